@@ -1,0 +1,46 @@
+# Every target makes the virtual environment first, from the lock file, if it is missing or stale.
+# `make help` lists the targets.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+LOCK := requirements/requirements.lock
+STAMP := $(VENV)/.installed-from-lock
+
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+export PYTHONPATH := $(CURDIR)
+
+.PHONY: help demo test slow-test lint format lock clean
+
+help:  ## List the targets.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): $(LOCK)
+	PYTHON=$(PYTHON) sh requirements/install.sh $(VENV) $(LOCK)
+	@touch $@
+
+demo: $(STAMP)  ## Run the main job: the paper's regression experiment.
+	$(BIN)/python examples/regression.py
+
+test: $(STAMP)  ## Run the default tests, a few minutes.
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+slow-test: $(STAMP)  ## Run the long tests too.
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+lint: $(STAMP)  ## Check style, types and BUILD files.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	sh requirements/buildifier.sh
+
+format: $(STAMP)  ## Rewrite the code in the project's style.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: $(STAMP)  ## Choose versions anew from requirements/requirements.in.
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	    requirements/requirements.in -o $(LOCK)
+
+clean:  ## Remove the virtual environment and caches.
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist *.egg-info

@@ -1,0 +1,31 @@
+"""AdaCliP for Keras: differentially private training with adaptive clipping.
+
+Public names are imported on first use, so that `import adaclip_tf` costs nothing and a program that
+only counts epsilon does not wait for Keras.
+"""
+
+import importlib
+
+from adaclip_tf import _versions
+
+_versions.check()
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "AdaClipSumQuery": "query",
+}
+
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name):
+    if name not in _HOME:
+        raise AttributeError(f"module 'adaclip_tf' has no attribute {name!r}; it has {', '.join(__all__)}.")
+    value = getattr(importlib.import_module(f"adaclip_tf.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,39 @@
+"""Packaging of adaclip_tf. Versions are ranges here; requirements/requirements.lock pins them all."""
+
+import pathlib
+import re
+
+import setuptools
+
+ROOT = pathlib.Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "adaclip_tf" / "__init__.py").read_text()).group(1)
+
+setuptools.setup(
+    name="adaclip-tf",
+    version=VERSION,
+    description="AdaCliP for Keras: differentially private training with adaptive clipping",
+    long_description=(ROOT / "README.md").read_text(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=setuptools.find_packages(include=["adaclip_tf", "adaclip_tf.*"]),
+    package_data={"adaclip_tf": ["py.typed"]},
+    python_requires=">=3.9,<3.12",
+    install_requires=[
+        "absl-py",
+        "dp-accounting>=0.4.3",
+        "matplotlib",
+        "numpy>=1.23,<2",
+        "scipy",
+        "tensorflow>=2.15,<2.16",
+        "tensorflow-privacy==0.9.0",
+    ],
+    extras_require={
+        "examples": [
+            "ml_collections",
+            "scikit-learn",
+            "tensorflow-datasets==4.9.4",
+            "tensorflow-metadata<1.16",
+            "tqdm",
+        ],
+    },
+)
