@@ -5,6 +5,9 @@ import numbers
 from collections.abc import Sequence
 from typing import Any
 
+FLOAT32_TINY = 2.0**-126  # the smallest normal number; TensorFlow may flush smaller ones to zero
+FLOAT32_MAX = (2.0 - 2.0**-23) * 2.0**127
+
 
 def real(name: str, value: Any) -> float:
     """Returns `value` as a float, or says that it is not a finite number."""
@@ -18,6 +21,17 @@ def positive(name: str, value: Any) -> float:
     number = real(name, value)
     if number <= 0.0:
         raise ValueError(f"`{name}` must be greater than 0; got {value!r}.")
+    return number
+
+
+def positive_float32(name: str, value: Any) -> float:
+    """Returns `value` as a float above zero that float32 does not round to zero or to infinity."""
+    number = positive(name, value)
+    if not FLOAT32_TINY <= number <= FLOAT32_MAX:
+        raise ValueError(
+            f"`{name}` must lie between {FLOAT32_TINY:.3g} and {FLOAT32_MAX:.3g}, the range of float32; "
+            f"got {value!r}."
+        )
     return number
 
 

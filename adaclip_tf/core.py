@@ -74,8 +74,7 @@ class Moments(NamedTuple):
 def transform_records(records: Tensors, transform: Transform) -> list[tf.Tensor]:
     """w_k = (g_k - a) / b."""
     return [
-        (tf.cast(record, tf.float32) - center) / scale
-        for record, center, scale in zip(records, *transform)
+        (tf.cast(record, tf.float32) - center) / scale for record, center, scale in zip(records, *transform)
     ]
 
 
@@ -117,9 +116,7 @@ def clipped_sum(records: Tensors, transform: Transform) -> list[tf.Tensor]:
 
 def noised_mean(noised_sum: Tensors, transform: Transform, divisor: Any) -> list[tf.Tensor]:
     """g~ = b W / B + a. Post-processing."""
-    return [
-        scale * total / divisor + center for total, center, scale in zip(noised_sum, *transform)
-    ]
+    return [scale * total / divisor + center for total, center, scale in zip(noised_sum, *transform)]
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -148,7 +145,7 @@ class FixedClip:
     l2_norm_clip: float
 
     def __post_init__(self):
-        _validate.positive("l2_norm_clip", self.l2_norm_clip)
+        _validate.positive_float32("l2_norm_clip", self.l2_norm_clip)
 
     def initial_state(self, specs):
         del specs
@@ -171,7 +168,7 @@ def norm_bound(largest_gradient_norm: float) -> FixedClip:
     norm at most sqrt(2) that the paper leaves out. The guarantee never rests on the bound: a gradient
     beyond it is clipped to it.
     """
-    return FixedClip(_validate.positive("largest_gradient_norm", largest_gradient_norm))
+    return FixedClip(_validate.positive_float32("largest_gradient_norm", largest_gradient_norm))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,23 +205,27 @@ class MomentEstimator:
     def __post_init__(self):
         _validate.fraction("beta_1", self.beta_1)
         _validate.fraction("beta_2", self.beta_2)
-        _validate.positive("h1", self.h1)
-        _validate.positive("h2", self.h2)
+        _validate.positive_float32("h1", self.h1)
+        _validate.positive_float32("h2", self.h2)
         if self.h1 > self.h2:
             raise ValueError(
                 f"`h1` must be at most `h2` (they are the floor and the ceiling of the variance); "
                 f"got h1={self.h1!r} and h2={self.h2!r}."
             )
         if self.initial_std is not None:
-            _validate.positive("initial_std", self.initial_std)
+            _validate.positive_float32("initial_std", self.initial_std)
+        _validate.positive_float32("initial_std ** 2", self._initial_variance())
         _validate.one_of("variance_scaling", self.variance_scaling, ("per_example", "paper"))
         _validate.one_of("clamp", self.clamp, ("before_average", "after_average"))
 
+    def _initial_variance(self) -> float:
+        return self.h1 * self.h2 if self.initial_std is None else self.initial_std**2
+
     def initial_state(self, specs) -> Moments:
-        std = math.sqrt(self.h1 * self.h2) if self.initial_std is None else self.initial_std
+        variance = tf.constant(self._initial_variance(), tf.float32)
         return Moments(
             mean=[tf.zeros(spec.shape, tf.float32) for spec in specs],
-            variance=[tf.fill(spec.shape, tf.constant(std**2, tf.float32)) for spec in specs],
+            variance=[tf.fill(spec.shape, variance) for spec in specs],
         )
 
     def next_state(self, state: Moments, transform: Transform, mean: Tensors, noise_multiplier, divisor):
@@ -265,7 +266,7 @@ class AdaClip:
         del specs
         std = [tf.sqrt(variance) for variance in state.variance]
         total = tf.add_n([tf.reduce_sum(s) for s in std])
-        return Transform(state.mean, [tf.sqrt(s * (total / self.gamma)) for s in std])
+        return Transform(state.mean, [tf.sqrt(s) * tf.sqrt(total / self.gamma) for s in std])
 
     def next_state(self, state, transform, mean, noise_multiplier, divisor):
         return self.moments.next_state(state, transform, mean, noise_multiplier, divisor)
@@ -324,3 +325,27 @@ def private_step(
     noised_sum = [u + noise_multiplier * n for u, n in zip(total, standard_normals)]
     mean = noised_mean(noised_sum, transform, divisor)
     return mean, choice.next_state(state, transform, mean, noise_multiplier, divisor)
+
+
+def published_metrics(
+    state: Any, transform: Transform, specs: Sequence[Any], noise_multiplier: Any, divisor: Any
+) -> dict[str, tf.Tensor]:
+    """Scalars that describe the coming step. Functions of published values only, so free to log.
+
+    `scale_norm` is |b|, `noise_norm` is z |b| / B (the root mean square norm of the noise in g~), and, where
+    the choice keeps `Moments`, `std_mean`, `std_min`, `std_max` are over the coordinates of s and `mean_norm`
+    is |m|.
+    """
+    squares = [tf.broadcast_to(tf.square(b), spec.shape) for b, spec in zip(transform.scale, specs)]
+    scale_norm = tf.sqrt(tf.add_n([tf.reduce_sum(square) for square in squares]))
+    metrics = {
+        "scale_norm": scale_norm,
+        "noise_norm": noise_multiplier * scale_norm / tf.cast(divisor, tf.float32),
+    }
+    if isinstance(state, Moments):
+        std = tf.concat([tf.reshape(tf.sqrt(variance), [-1]) for variance in state.variance], axis=0)
+        metrics["std_mean"] = tf.reduce_mean(std)
+        metrics["std_min"] = tf.reduce_min(std)
+        metrics["std_max"] = tf.reduce_max(std)
+        metrics["mean_norm"] = tf.linalg.global_norm(state.mean)
+    return metrics
