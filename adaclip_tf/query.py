@@ -31,8 +31,8 @@ class AdaClipSumQuery(tensorflow_privacy.SumAggregationDPQuery):
 
     Formal guarantee. Each round is one Gaussian mechanism of noise multiplier z under the addition or
     removal of one record: what is accumulated has L2 sensitivity 1, and results, states and metrics are
-    functions of its noised value. This covers the mathematics; the noise is float32, so attacks on floating-point
-    rounding are out of scope, as they are for tensorflow-privacy.
+    functions of its noised value. This covers the mathematics; the noise is float32, so attacks on
+    floating-point rounding are out of scope, as they are for tensorflow-privacy.
 
     The noise comes from a key of the operating system's (see `adaclip_tf.noise`): `tf.random.set_seed` does
     not touch it, and the query draws anew at every call, whatever state it is given.
