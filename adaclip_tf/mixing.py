@@ -1,0 +1,100 @@
+"""Finds what makes one example's loss depend on another example, where no per-example bound exists.
+
+A layer that computes statistics over the batch (BatchNormalization) lets one example change the gradients
+of all others, and stores un-noised statistics of the data in the model besides. Such models are refused:
+`check_model` lists the layers before training, `check` looks at the graph of the loss during tracing.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+_FIX = (
+    "Differential privacy needs the examples of a batch to stay apart. Replace BatchNormalization by "
+    "LayerNormalization or GroupNormalization, or freeze it (`layer.trainable = False`)."
+)
+_REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "EuclideanNorm")
+
+
+def check_model(model: tf.keras.Model) -> None:
+    """Raises ValueError with a line for every layer that private training can't take.
+
+    Call it before training; it needs a built model and sees layers nested in layers.
+
+    >>> check_model(tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))]))
+    """
+    found = []
+    for layer in model._flatten_layers(include_self=False):
+        reason = _objection(layer)
+        if reason:
+            found.append(f"layer {layer.name!r} ({type(layer).__name__}) {reason}")
+    if found:
+        raise ValueError("This model can't be trained with differential privacy:\n- " + "\n- ".join(found))
+
+
+def _objection(layer) -> str | None:
+    batch_norm = tf.keras.layers.BatchNormalization.__mro__[1]  # also SyncBatchNormalization
+    if isinstance(layer, batch_norm) and layer.trainable:
+        return "mixes the examples of a batch and keeps their statistics; use LayerNormalization or freeze it."
+    if getattr(layer, "stateful", False) and isinstance(layer, tf.keras.layers.RNN):
+        return "carries its state from one batch into the next; use stateful=False."
+    if getattr(layer, "activity_regularizer", None) is not None:
+        return "has an activity regularizer, which averages over the batch; remove it."
+    for kind in ("kernel", "bias", "embeddings", "gamma", "beta", "recurrent", "depthwise", "pointwise"):
+        if getattr(layer, f"{kind}_regularizer", None) is not None:
+            return (
+                f"has a {kind} regularizer, which Keras can't add to a per-example loss; "
+                "use the optimizer's `weight_decay` instead (it costs no privacy)."
+            )
+    return None
+
+
+def check(loss: tf.Tensor) -> None:
+    """Raises ValueError if an op on the way to `loss` works across the batch axis. Graph mode only."""
+    if tf.executing_eagerly():
+        return
+    seen, pending = set(), [loss.op]
+    while pending:
+        operation = pending.pop()
+        if operation in seen:
+            continue
+        seen.add(operation)
+        pending.extend(tensor.op for tensor in operation.inputs)
+        if operation.type.startswith("FusedBatchNorm") and operation.get_attr("is_training"):
+            # LayerNormalization uses the same op on a tensor of shape [1, batch * ..., ..., 1].
+            if operation.inputs[0].shape[0] != 1:
+                _refuse(operation, "normalises over the batch")
+        elif operation.type in _REDUCTIONS and _reduces_batch(operation, loss):
+            _refuse(operation, "reduces over the batch axis")
+
+
+def _reduces_batch(operation, loss) -> bool:
+    tensor, axes = operation.inputs[0], tf.get_static_value(operation.inputs[1])
+    if axes is None or tensor.shape.rank in (None, 0) or not tensor.dtype.is_floating:
+        return False
+    if 0 not in {int(axis) % tensor.shape.rank for axis in axes.reshape(-1)}:
+        return False
+    # Only where the first axis can be the batch, and holds data.
+    length, batch = tensor.shape[0], loss.shape[0]
+    return (length is None or length == batch) and _from_data(tensor.op)
+
+
+def _from_data(operation) -> bool:
+    seen, pending = set(), [operation]
+    while pending:
+        op = pending.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        if op.type == "IteratorGetNext":
+            return True
+        if op.type == "Placeholder" and op.outputs[0].dtype != tf.resource and op.outputs[0].shape.rank != 0:
+            return True
+        if op.type in ("Shape", "Size", "Rank"):
+            continue  # how many examples there are, not what they hold
+        pending.extend(tensor.op for tensor in op.inputs)
+    return False
+
+
+def _refuse(operation, what) -> None:
+    raise ValueError(f"The op {operation.name!r} ({operation.type}) {what}, so that one example changes others. {_FIX}")
