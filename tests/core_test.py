@@ -269,6 +269,12 @@ def test_one_record_moves_the_sum_by_at_most_one_and_no_other_record(rows, seed)
             np.testing.assert_allclose(piece[k], own, rtol=1e-6, atol=1e-7)
 
 
+def test_clip_weights_by_hand():
+    """1 / max(1, |w|), and 0 for a norm that is not finite: other callers multiply by these weights."""
+    weights = core.clip_weights(tf.constant([0.0, 0.25, 1.0, 4.0, 1e38, np.inf, np.nan]))
+    np.testing.assert_allclose(weights, [1.0, 1.0, 1.0, 0.5, 1e-19, 0.0, 0.0], rtol=1e-5)
+
+
 def test_the_norm_is_global_over_all_variables():
     transform = core.FixedClip(1.0).transform((), specs_of([(), ()]))
     clipped = core.clip_records(tensors([[3.0], [4.0]]), transform)
