@@ -1,0 +1,301 @@
+"""From a training run to its epsilon. All the mathematics is dp_accounting's; no TensorFlow is needed.
+
+A run is one `dp_accounting.DpEvent` (`training_event`), so that any accountant, now or later, can judge
+it (`epsilon_of`), and so that parts of a program (a private PCA, then training) compose:
+
+    event = dp_accounting.ComposedDpEvent([pca.event, training_event(...)])
+    epsilon_of(event, delta=1e-5, accountant="pld")
+
+Two ways of forming batches, and what is proven for each. z is the noise multiplier, n the number of
+examples, B the batch size, T the number of steps.
+
+| sampling     | how batches are drawn                           | event                                  |
+|--------------|-------------------------------------------------|----------------------------------------|
+| "poisson"    | every example joins with probability q = B / n, | T times PoissonSampled(q, Gaussian(z)) |
+|              | independently of all else, anew in each step    |                                        |
+| "shuffled"   | each example once per epoch, fixed batch size   | once per epoch Gaussian(z)             |
+
+"poisson" holds under add/remove-one-example. "shuffled" counts no amplification at all, since none of
+useful size is proven for shuffling, and Poisson's figure can be too small for it (Chua et al. 2024, arXiv
+2403.17673). It holds when the neighbouring data set has the example replaced by one that contributes
+nothing ("zero-out"): the batches of an epoch are disjoint, so the example moves one of its sums, by 1.
+
+Microbatches of several examples. One example then moves a clipped microbatch gradient anywhere in the
+unit ball: by up to 2, not 1, so `microbatch_sensitivity=2` and the event is that of z / 2. What must hold
+besides is that removing an example leaves the other microbatches as they were. Examples that are
+Poisson-sampled one by one and then grouped by position do not have this (every later group
+shifts by one): nothing is proven for them. It holds for groups that are fixed beforehand and sampled as
+wholes. For these, with u and u' the group's clipped gradients with and without the example,
+
+    (P, P') = ((1-q) N(0) + q N(u), (1-q) N(0) + q N(u'))
+            = 1/2 ((1-2q) N(0) + 2q N(u), N(0)) + 1/2 (N(0), (1-2q) N(0) + 2q N(u')),
+
+so by joint convexity of exp((alpha-1) D_alpha) the RDP is at most that of PoissonSampled(2q, Gaussian(z)),
+which is below that of PoissonSampled(q, Gaussian(z/2)), the event used here and by tensorflow-privacy (the
+last step was checked on a grid of q, z and the accountant's orders; tests/accounting_test.py repeats it).
+
+Post-processing, which costs nothing: momentum, learning-rate schedules, AdaCliP's means and variances,
+un-transforming. Gradient accumulation: the batch is the logical one, and its one release is one step.
+"""
+
+from __future__ import annotations
+
+import fractions
+import functools
+import math
+import warnings
+from typing import Any, Callable, Union
+
+import dp_accounting
+from scipy import optimize
+
+from adaclip_tf import _validate
+
+ACCOUNTANTS: dict[str, Callable[[], dp_accounting.PrivacyAccountant]] = {
+    "rdp": dp_accounting.rdp.RdpAccountant,
+    "pld": dp_accounting.pld.PLDAccountant,
+}
+SAMPLINGS = ("poisson", "shuffled")
+
+Accountant = Union[str, Callable[[], dp_accounting.PrivacyAccountant]]
+
+
+# ---------------------------------------------------------------------------------------------------
+# Events.
+
+
+def gaussian_event(noise_multiplier: float, count: int = 1) -> dp_accounting.DpEvent:
+    """`count` releases of L2 sensitivity 1 with N(0, noise_multiplier^2) on top, of the whole data set."""
+    return dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(noise_multiplier), count)
+
+
+def release_event(
+    *,
+    noise_multiplier: float,
+    num_examples: int,
+    batch_size: int,
+    sampling: str = "poisson",
+    microbatch_sensitivity: float = 1.0,
+) -> dp_accounting.DpEvent:
+    """What one example pays when its batch may be, or is, the one that is released. See the module."""
+    z = _validate.non_negative("noise_multiplier", noise_multiplier)
+    n, batch = _validate_batch(num_examples, batch_size)
+    if _validate.real("microbatch_sensitivity", microbatch_sensitivity) < 1.0:
+        raise ValueError(
+            "`microbatch_sensitivity` must be 1 (one example per microbatch) or 2 (several); "
+            f"got {microbatch_sensitivity!r}."
+        )
+    event = dp_accounting.GaussianDpEvent(z / microbatch_sensitivity)
+    if _validate.one_of("sampling", sampling, SAMPLINGS) == "shuffled":
+        return event
+    return dp_accounting.PoissonSampledDpEvent(batch / n, event)
+
+
+def release_count(*, steps: int, num_examples: int, batch_size: int, sampling: str = "poisson") -> int:
+    """How often `release_event` happens in `steps` steps.
+
+    "poisson": every step. "shuffled": once per epoch begun. An epoch is taken to last floor(n / B) steps, the
+    fewest it can (the remainder dropped), so that the count is never too small.
+    """
+    n, batch = _validate_batch(num_examples, batch_size)
+    if _validate.one_of("sampling", sampling, SAMPLINGS) == "poisson":
+        return steps
+    return -(-steps // (n // batch))
+
+
+def training_event(
+    *,
+    noise_multiplier: float,
+    num_examples: int,
+    batch_size: int,
+    epochs: float | None = None,
+    steps: int | None = None,
+    sampling: str = "poisson",
+    microbatch_sensitivity: float = 1.0,
+) -> dp_accounting.DpEvent:
+    """A whole training run as one dp_accounting event.
+
+    Args:
+      noise_multiplier: z, standard deviation of the noise over the sensitivity of the sum. 0 is not private.
+      num_examples: n, the size of the training set.
+      batch_size: B, the expected size of a logical batch (all accumulation steps together).
+      epochs: passes over the data, possibly a fraction. Counted as ceil(epochs * n / B) steps, as
+        tensorflow-privacy does, from the number as it is written (0.1 is one tenth). `fit` on arrays
+        takes ceil(n / B) steps per epoch: where B does not divide n, give `steps`.
+      steps: or the number of steps itself: noised releases, so logical batches.
+      sampling: "poisson" or "shuffled"; see the module.
+      microbatch_sensitivity: 1, or 2 where microbatches hold several examples (`opt.microbatch_sensitivity`).
+    """
+    release = release_event(
+        noise_multiplier=noise_multiplier,
+        num_examples=num_examples,
+        batch_size=batch_size,
+        sampling=sampling,
+        microbatch_sensitivity=microbatch_sensitivity,
+    )
+    if sampling == "shuffled" and epochs is not None and steps is None:
+        return dp_accounting.SelfComposedDpEvent(release, math.ceil(_validate.positive("epochs", epochs)))
+    steps = count_steps(num_examples=num_examples, batch_size=batch_size, epochs=epochs, steps=steps)
+    count = release_count(steps=steps, num_examples=num_examples, batch_size=batch_size, sampling=sampling)
+    return dp_accounting.SelfComposedDpEvent(release, count)
+
+
+def optimizer_event(
+    optimizer: Any, *, num_examples: int, batch_size: int, sampling: str = "poisson"
+) -> dp_accounting.DpEvent:
+    """The event of everything that `optimizer` has released so far, by its own count.
+
+    `noised_steps` is part of the optimizer's checkpointed state, so this is right after a resume too.
+    """
+    steps = int(optimizer.noised_steps)
+    if steps == 0:
+        return dp_accounting.NoOpDpEvent()
+    return training_event(
+        noise_multiplier=float(optimizer.noise_multiplier),
+        num_examples=num_examples,
+        batch_size=batch_size,
+        steps=steps,
+        sampling=sampling,
+        microbatch_sensitivity=float(optimizer.microbatch_sensitivity),
+    )
+
+
+def count_steps(
+    *, num_examples: int, batch_size: int, epochs: float | None = None, steps: int | None = None
+) -> int:
+    """`steps`, or ceil(epochs * n / B), exactly (no floating-point quotient that rounds up by a step)."""
+    n, batch = _validate_batch(num_examples, batch_size)
+    if (epochs is None) == (steps is None):
+        raise ValueError(f"Give either `epochs` or `steps`; got epochs={epochs!r} and steps={steps!r}.")
+    if steps is not None:
+        return _validate.positive_integer("steps", steps)
+    _validate.positive("epochs", epochs)
+    return math.ceil(fractions.Fraction(str(epochs)) * n / batch)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Epsilon.
+
+
+def epsilon(
+    *,
+    noise_multiplier: float,
+    delta: float,
+    num_examples: int,
+    batch_size: int,
+    epochs: float | None = None,
+    steps: int | None = None,
+    accountant: Accountant = "rdp",
+    sampling: str = "poisson",
+    microbatch_sensitivity: float = 1.0,
+    examples_per_user: int = 1,
+) -> float:
+    """The epsilon of a training run, at `delta`.
+
+    Example:
+      >>> round(epsilon(noise_multiplier=1.1, delta=1e-5, num_examples=60000, batch_size=600, epochs=10), 4)
+      1.7118
+
+    Args:
+      noise_multiplier, num_examples, batch_size, epochs, steps, sampling, microbatch_sensitivity:
+        as in `training_event`.
+      delta: the delta of (epsilon, delta); below 1 / num_examples, or a warning says so.
+      accountant: "rdp" (Renyi: the moments accountant of Abadi et al. and of the paper), "pld" (privacy
+        loss distributions: tighter), or a function that makes a `dp_accounting.PrivacyAccountant`.
+      examples_per_user: protects a user who has up to this many examples, by group privacy.
+
+    Returns:
+      An upper bound; infinity where `noise_multiplier` is 0.
+    """
+    event = training_event(
+        noise_multiplier=noise_multiplier,
+        num_examples=num_examples,
+        batch_size=batch_size,
+        epochs=epochs,
+        steps=steps,
+        sampling=sampling,
+        microbatch_sensitivity=microbatch_sensitivity,
+    )
+    check_delta(delta, num_examples)
+    return epsilon_of(event, delta=delta, accountant=accountant, examples_per_user=examples_per_user)
+
+
+def epsilon_of(
+    event: dp_accounting.DpEvent, *, delta: float, accountant: Accountant = "rdp", examples_per_user: int = 1
+) -> float:
+    """The epsilon of any dp_accounting event, or composition of events, at `delta`."""
+    check_delta(delta)
+    composed = make_accountant(accountant).compose(event)
+    return group_epsilon(composed.get_epsilon, delta, examples_per_user)
+
+
+def make_accountant(accountant: Accountant) -> dp_accounting.PrivacyAccountant:
+    """A fresh accountant: by name, or from the function given."""
+    if callable(accountant):
+        return accountant()
+    return ACCOUNTANTS[_validate.one_of("accountant", accountant, tuple(ACCOUNTANTS))]()
+
+
+def group_epsilon(epsilon_at: Callable[[float], float], delta: float, size: int) -> float:
+    """The epsilon that protects groups of `size` examples, from the curve that protects one.
+
+    Vadhan, "The Complexity of Differential Privacy" (2017), Lemma 2.2, in the tighter form of its proof's
+    last line but one: (eps, d) for one example is (k eps, d (e^(k eps) - 1) / (e^eps - 1)) for k of them. We
+    look for the d that makes the second number `delta`, as tensorflow-privacy does.
+
+    Returns:
+      Infinity where the lemma gives no bound.
+    """
+    if _validate.positive_integer("examples_per_user", size) == 1:
+        return float(epsilon_at(delta))
+    log_target = math.log(delta)
+
+    @functools.cache
+    def excess(log_delta: float) -> float:
+        eps = epsilon_at(math.exp(log_delta))
+        if not math.isfinite(eps):
+            return math.inf
+        growth = math.log(size) if eps == 0.0 else _log_expm1(size * eps) - _log_expm1(eps)
+        return log_delta + growth - log_target
+
+    # excess(x) > 0 means that the answer lies below x - excess(x): a smaller d has a larger epsilon.
+    upper, lower = log_target, log_target - math.log(10.0)
+    while excess(lower) > 0.0:
+        upper = lower - excess(lower)
+        lower = upper - math.log(10.0)
+        if not math.isfinite(excess(lower)) or lower < -700.0:
+            return math.inf
+    log_delta = optimize.brentq(excess, lower, upper)
+    return size * float(epsilon_at(math.exp(log_delta)))
+
+
+def _log_expm1(x: float) -> float:
+    return x + math.log(-math.expm1(-x))
+
+
+# ---------------------------------------------------------------------------------------------------
+# Checks shared with the modules built on this one.
+
+
+def check_delta(delta: float, num_examples: int | None = None) -> float:
+    """Returns `delta` if it is in (0, 1); warns if it is so large that it protects nobody in particular."""
+    if not 0.0 < _validate.real("delta", delta) < 1.0:
+        raise ValueError(f"`delta` must be above 0 and below 1 (well below 1 / num_examples); got {delta!r}.")
+    if num_examples is not None and delta * num_examples >= 1.0:
+        warnings.warn(
+            f"delta={delta:g} is not below 1 / num_examples = {1 / num_examples:g}: publishing one example "
+            "outright, chosen at random, would satisfy it.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return float(delta)
+
+
+def _validate_batch(num_examples: int, batch_size: int) -> tuple[int, int]:
+    n = _validate.positive_integer("num_examples", num_examples)
+    batch = _validate.positive_integer("batch_size", batch_size)
+    if batch > n:
+        raise ValueError(
+            f"`batch_size` must be at most `num_examples`; got batch_size={batch} and num_examples={n}."
+        )
+    return n, batch
