@@ -14,6 +14,9 @@ __version__ = "0.1.0"
 
 _HOME = {
     "AdaClipSumQuery": "query",
+    "DPAdaClipSGD": "optimizer",
+    "DPFixedClipSGD": "optimizer",
+    "check_model": "mixing",
 }
 
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -4,6 +4,10 @@ Two paths give the same numbers. The ghost path (`adaclip_tf.ghost`) reads norms
 the backward pass of the whole batch; the isolated path (`adaclip_tf.isolated`) runs every microbatch by
 itself. With `gradient_path="auto"` each variable takes the first if a rule recognises it with certainty,
 and the second otherwise.
+
+The isolated path copies the graph of the loss. A loss that was computed eagerly has none; then "jacobian" still
+forms the gradient of each microbatch by itself, but by the ghost rules' weighted sums with one weight of 1 and the
+others 0, and variables without a rule are refused.
 """
 
 from __future__ import annotations
@@ -18,8 +22,8 @@ from adaclip_tf import core, ghost, isolated, mixing
 
 PATHS = ("auto", "ghost", "jacobian")
 
-# The ghost norm is a sum of terms of either sign. Their float32 rounding, relative to the terms' absolute sum, stays
-# below this; clipping by the upper end keeps |u_k| <= 1 where the terms cancel.
+# The ghost norm is a sum of terms of either sign. Their float32 rounding, relative to the sum of the terms' absolute
+# values, stays below this; clipping by the upper end keeps |u_k| <= 1 even where the terms cancel.
 _ROUNDING = 2e-6
 
 
@@ -52,82 +56,115 @@ def clipped_sum(
       num_microbatches: None for one per example.
     """
     mixing.check(loss)
-    batch_size = tf.shape(loss)[0]
-    num_records = batch_size if num_microbatches is None else tf.constant(num_microbatches)
+    num_records = tf.shape(loss)[0] if num_microbatches is None else tf.constant(num_microbatches)
+    has_graph = not isolated.computed_elsewhere(loss)
     handles, others = {}, dict.fromkeys(range(len(variables)), "")
-    if path != "jacobian":
-        plan = _ghost_plan(loss, variables, tape, num_records, num_microbatches)
-        handles, others = plan.recognised, plan.unrecognised
-        _report(others, path)
+    if path != "jacobian" or not has_graph:
+        handles, others = _ghost_handles(loss, variables, tape, num_records, num_microbatches)
+        if others:
+            _report(others, path, has_graph)
+    if path == "jacobian" and not has_graph:
+        return _one_by_one(handles, transform, num_records)
 
     known = tf.zeros([num_records])
     for index, handle in handles.items():
         norms = handle.squared_norms(transform.center[index], transform.scale[index])
         known += norms.value + _ROUNDING * norms.magnitude
     totals: dict[int, tf.Tensor] = {}
+    squared_norms = known
     if others:
-        totals, weights, squared_norms = _isolated_sums(loss, variables, transform, others, known, num_records)
-    else:
-        weights, squared_norms = core.clip_weights(known), known
+        totals, squared_norms = _isolated(loss, variables, transform, sorted(others), known, num_records)
+    weights = core.clip_weights(squared_norms)
     for index, handle in handles.items():
         # sum_k u_k = (sum_k c_k g_k - a sum_k c_k) / b
-        weighted = handle.weighted_sum(weights) - transform.center[index] * tf.reduce_sum(weights)
-        totals[index] = weighted / transform.scale[index]
+        centred = handle.weighted_sum(weights) - transform.center[index] * tf.reduce_sum(weights)
+        totals[index] = centred / transform.scale[index]
     return ClippedSum([totals[i] for i in range(len(variables))], num_records, weights, squared_norms)
 
 
-def _ghost_plan(loss, variables, tape, num_records, num_microbatches):
+def _ghost_handles(loss, variables, tape, num_records, num_microbatches):
+    """The handles of the variables that have a rule, and the reasons why the others have none."""
     size = 1 if num_microbatches is None else tf.math.floordiv(tf.shape(loss)[0], num_records)
     seed = tf.identity(tf.fill(tf.shape(loss), 1.0 / tf.cast(size, loss.dtype)))
     gradients = tape.gradient(loss, list(variables), output_gradients=seed)
-    return ghost.analyse(gradients, variables, seed, num_microbatches=num_records)
+    plan = ghost.analyse(gradients, variables, seed, num_microbatches=num_records)
+    handles = dict(plan.recognised)
+    for index, gradient in enumerate(gradients):
+        if gradient is None:
+            handles[index] = _NoGradient(variables[index].shape, num_records)
+    return handles, plan.unrecognised
 
 
-def _isolated_sums(loss, variables, transform, others, known, num_records):
-    """sum_k u_k of the variables in `others`, and c_k, given what the rest adds to |w_k|^2."""
-    indices = sorted(others)
-    chosen = [variables[i] for i in indices]
+class _NoGradient:
+    """Handle of a variable that the loss does not depend on: g_k = 0. Noise is added to it like to any other, for
+    whether an eager model uses a variable may depend on the data."""
+
+    def __init__(self, shape, num_records):
+        self._shape, self._num_records = shape, num_records
+
+    def squared_norms(self, center, scale):
+        norm = tf.reduce_sum(tf.square(tf.broadcast_to(center / scale, self._shape)))
+        return ghost.SquaredNorms(tf.fill([self._num_records], norm), tf.fill([self._num_records], norm))
+
+    def weighted_sum(self, weights):
+        del weights
+        return tf.zeros(self._shape)
+
+
+def _isolated(loss, variables, transform, indices, known, num_records):
+    """sum_k u_k of the variables in `indices`, and |w_k|^2 of all, `known` being what the others add to it."""
     part = core.Transform([transform.center[i] for i in indices], [transform.scale[i] for i in indices])
+    chosen = [variables[i] for i in indices]
 
     def consume(k, gradients, state):
-        totals, squared_norms = state
-        transformed = core.transform_records([gradient[tf.newaxis] for gradient in gradients], part)
-        squared_norm = tf.gather(known, [k]) + core.squared_norms(transformed)
-        clipped = core.weigh_records(transformed, core.clip_weights(squared_norm))
-        totals = [total + tf.squeeze(u, 0) for total, u in zip(totals, clipped)]
-        return totals, squared_norms.write(k, squared_norm[0])
+        return _add_record(k, gradients, part, tf.gather(known, [k]), state)
 
-    nothing = [tf.zeros(variable.shape) for variable in chosen]
-    norms = tf.TensorArray(tf.float32, size=num_records, element_shape=[])
-    try:
-        totals, norms = isolated.for_each_microbatch(loss, chosen, num_records, consume, (nothing, norms))
-    except isolated.NotInGraphError:
-        raise ValueError(_eager_message(chosen, others)) from None
+    start = _no_records(chosen, num_records)
+    totals, norms = isolated.for_each_microbatch(loss, chosen, num_records, consume, start)
+    return dict(zip(indices, totals)), norms.stack()
+
+
+def _one_by_one(handles, transform, num_records):
+    """Forms the gradient of one microbatch after the other from the rules' weighted sums."""
+    ordered = [handles[index] for index in sorted(handles)]
+
+    def body(k, state):
+        one = tf.one_hot(k, num_records)
+        gradients = [handle.weighted_sum(one) for handle in ordered]
+        return k + 1, _add_record(k, gradients, transform, tf.zeros([1]), state)
+
+    start = _no_records([handle.weighted_sum(tf.zeros([num_records])) for handle in ordered], num_records)
+    _, (totals, norms) = tf.while_loop(lambda k, _: k < num_records, body, (0, start))
     squared_norms = norms.stack()
-    return dict(zip(indices, totals)), core.clip_weights(squared_norms), squared_norms
+    return ClippedSum(totals, num_records, core.clip_weights(squared_norms), squared_norms)
 
 
-def _eager_message(chosen, others) -> str:
-    reasons = [reason for reason in others.values() if reason] or ['`gradient_path="jacobian"` asks for it.']
-    return (
-        "The gradients of "
-        + ", ".join(repr(variable.name) for variable in chosen)
-        + " need every example to be run by itself, which takes a graph, and this loss was computed eagerly. "
-        "Leave out `run_eagerly=True`, put the training step into a `tf.function`, or pass the loss as a "
-        "callable: `minimize(lambda: loss, variables)`. Why: " + " ".join(reasons)
-    )
+def _no_records(like, num_records):
+    norms = tf.TensorArray(tf.float32, size=num_records, element_shape=[])
+    return [tf.zeros(tensor.shape) for tensor in like], norms
 
 
-def _report(others, path) -> None:
-    if others and path == "ghost":
+def _add_record(k, gradients, transform, known, state):
+    """Adds u_k to the totals and notes |w_k|^2."""
+    totals, norms = state
+    transformed = core.transform_records([gradient[tf.newaxis] for gradient in gradients], transform)
+    squared_norm = known + core.squared_norms(transformed)
+    clipped = core.weigh_records(transformed, core.clip_weights(squared_norm))
+    totals = [total + tf.squeeze(u, 0) for total, u in zip(totals, clipped)]
+    return totals, norms.write(k, squared_norm[0])
+
+
+def _report(others, path, has_graph) -> None:
+    reasons = " ".join(others.values())
+    if path == "ghost":
         raise ValueError(
             'No ghost rule for some variables, and `gradient_path="ghost"` allows nothing else: '
-            + " ".join(others.values())
-            + ' Use `gradient_path="auto"` to compute these exactly, if slower.'
+            f'{reasons} Use `gradient_path="auto"` to compute these exactly, if slower.'
         )
-    if others:
-        logging.warning(
-            "DP gradients of %d variables take the slow path (one example at a time): %s",
-            len(others),
-            " ".join(others.values()),
+    if not has_graph:
+        raise ValueError(
+            "Some gradients need every example to be run by itself, which takes a graph, and this loss was computed "
+            f"eagerly: {reasons} Leave out `run_eagerly=True`, or put the training step into a `tf.function` that gets "
+            "the batch as arguments."
         )
+    logging.warning("DP gradients of %d variables take the slow path, one example at a time: %s", len(others), reasons)

@@ -20,8 +20,10 @@ import tensorflow as tf
 from tensorflow.python.util import object_identity
 
 
-class NotInGraphError(ValueError):
-    """The loss was computed eagerly, so there is no graph to copy."""
+def computed_elsewhere(loss: tf.Tensor) -> bool:
+    """Whether `loss` comes from outside the current graph (an eager tensor), so that there is nothing to copy."""
+    graph = tf.compat.v1.get_default_graph()
+    return not hasattr(loss, "graph") or loss.graph is not graph or loss.op.type == "Placeholder"
 
 
 def for_each_microbatch(
@@ -84,8 +86,6 @@ def for_each_microbatch(
 def _data_sources(loss: tf.Tensor) -> list[tf.Tensor]:
     """The tensors through which data enters the graph on its way to the loss."""
     captured = {internal.ref() for _, internal in getattr(loss.graph, "captures", [])}
-    if loss.ref() in captured:
-        raise NotInGraphError("The loss was computed outside this graph.")
     entering, closed_over, seen, pending = [], [], set(), [loss]
     while pending:
         tensor = pending.pop()
@@ -105,25 +105,26 @@ def _data_sources(loss: tf.Tensor) -> list[tf.Tensor]:
     if loss.shape[0] in (None, 1):
         # Constants know nothing of a batch size that is not fixed; and a batch of one is a microbatch already.
         return entering
-    as_long = [tensor for tensor in closed_over if tensor.shape[0] == loss.shape[0]]
-    constants = [tensor for tensor in as_long if entering or tensor.op.type == "Const"]
-    if constants:
-        raise ValueError(
-            f"The loss depends on the constant {constants[0].name!r} of shape {constants[0].shape}, as long as the "
-            f"batch: it can't be told whether it holds examples. If it does, {_PASS} If not, choose another batch size."
-        )
-    # Nothing enters: the data is what `minimize(lambda: ...)` closes over.
-    return entering or as_long
+    for constant in closed_over:
+        if constant.shape[0] == loss.shape[0]:
+            raise ValueError(
+                f"The loss depends on the constant {constant.name!r} of shape {constant.shape}, as long as the batch: "
+                f"it can't be told whether it holds examples. If it does, {_PASS} If not, choose another batch size."
+            )
+    return entering
 
 
 # The ops that hand out elements of a dataset, and where constants are shapes, axes or permutations.
 _ITERATION = ("IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue")
+# fmt: off
 _TAKES_STRUCTURE = (
-    "Reshape Transpose Sum Mean Max Min Prod All Any StridedSlice Slice Tile Pad PadV2 MirrorPad ExpandDims ConcatV2 "
-    "BroadcastTo Fill GatherV2 ReverseV2 Cumsum Split SplitV ArgMax RandomUniform RandomStandardNormal TruncatedNormal "
-    "Conv2DBackpropInput ResizeBilinear ResizeNearestNeighbor"
-).split()
-_PASS = "pass the examples as arguments of the `tf.function`, through `fit`, or as tensors (`tf.constant(array)`)."
+    "Reshape", "Transpose", "Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "StridedSlice", "Slice",
+    "Tile", "Pad", "PadV2", "MirrorPad", "ExpandDims", "ConcatV2", "BroadcastTo", "Fill", "GatherV2",
+    "ReverseV2", "Cumsum", "Split", "SplitV", "ArgMax", "RandomUniform", "RandomStandardNormal",
+    "TruncatedNormal", "Conv2DBackpropInput", "ResizeBilinear", "ResizeNearestNeighbor",
+)
+# fmt: on
+_PASS = "pass the examples as arguments of the `tf.function` or through `fit`."
 
 
 def _is_array(tensor) -> bool:

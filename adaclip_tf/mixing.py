@@ -50,8 +50,8 @@ def _objection(layer) -> str | None:
 
 
 def check(loss: tf.Tensor) -> None:
-    """Raises ValueError if an op on the way to `loss` works across the batch axis. Graph mode only."""
-    if tf.executing_eagerly():
+    """Raises ValueError if an op on the way to `loss` works across the batch axis. Sees nothing of an eager loss."""
+    if not hasattr(loss, "graph"):
         return
     seen, pending = set(), [loss.op]
     while pending:

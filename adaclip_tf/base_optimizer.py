@@ -1,0 +1,405 @@
+"""What all private Keras optimizers share: SGD on noised means, for any choice of (a, b).
+
+The mathematics is in `adaclip_tf.core`, the gradients come from `adaclip_tf.gradients`; what is left here is Keras:
+variables, the order of things in a step, configuration.
+
+Formal guarantee. One logical step (all `accumulation_steps` batches together) looks at the data once, through
+sum_k u_k, whose L2 sensitivity under adding or removing one example is `microbatch_sensitivity`; it adds N(0, z^2 I)
+and everything that is kept or returned afterwards (gradients, weights, momentum, m, s, `private_metrics`) is
+computed from the noised sum. The step is therefore one Gaussian mechanism of noise multiplier
+z / `microbatch_sensitivity`, and `noised_steps` counts how many of them the weights have seen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from adaclip_tf import _checks, _validate, core, gradients, noise
+
+
+class _OwnLossScale(type(tf.keras.mixed_precision.LossScaleOptimizer)):
+    """Lets `DPOptimizer` be called like any other optimizer class."""
+
+    def __call__(cls, *args, **kwargs):
+        return type.__call__(cls, *args, **kwargs)
+
+
+class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossScaleOptimizer, metaclass=_OwnLossScale):
+    """SGD on private mean gradients, for any choice of (a, b). Use one of its subclasses.
+
+    Under the `mixed_float16` policy Keras wraps every optimizer that is not a `LossScaleOptimizer` in one. That
+    would multiply the loss, hence the gradients that are clipped, by a large number. This class therefore says it
+    is one, and scales by 1: gradients are taken per example, never divided by the batch size, so they are far
+    from float16's smallest numbers to begin with.
+    """
+
+    def __init__(
+        self,
+        choice: core.Choice,
+        learning_rate: Any,
+        momentum: float,
+        nesterov: bool,
+        *,
+        noise_multiplier: float,
+        num_microbatches: int | None,
+        expected_batch_size: int | None,
+        accumulation_steps: int,
+        gradient_path: str,
+        nonprivate_metrics: bool,
+        seed: int | None,
+        name: str,
+        **keras_optimizer_arguments: Any,
+    ):
+        _checks.refuse_keras_clipping(keras_optimizer_arguments)
+        keras_optimizer_arguments.pop("is_legacy_optimizer", None)  # `get_config` of Keras puts it there
+        self.noise_multiplier = _validate.non_negative("noise_multiplier", noise_multiplier)
+        self.momentum = _validate.real("momentum", momentum)
+        if not 0.0 <= self.momentum <= 1.0:
+            raise ValueError(f"`momentum` must be between 0 and 1; got {momentum!r}.")
+        if nesterov and not self.momentum:
+            raise ValueError(f"`nesterov=True` needs a `momentum` above 0; got momentum={momentum!r}.")
+        self.nesterov = bool(nesterov)
+        if not isinstance(learning_rate, tf.keras.optimizers.schedules.LearningRateSchedule):
+            _validate.non_negative("learning_rate", float(learning_rate))
+        self.num_microbatches = _checks.optional_integer("num_microbatches", num_microbatches)
+        self.expected_batch_size = _checks.optional_integer("expected_batch_size", expected_batch_size)
+        self.accumulation_steps = _validate.positive_integer("accumulation_steps", accumulation_steps)
+        self.gradient_path = _validate.one_of("gradient_path", gradient_path, gradients.PATHS)
+        self.nonprivate_metrics_recorded = bool(nonprivate_metrics)
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
+            raise ValueError(f"`seed` must be None or a whole number of 0 or more; got {seed!r}.")
+        self.seed = seed
+        if self.num_microbatches and self.expected_batch_size:
+            logical = self.num_microbatches * self.accumulation_steps
+            if self.expected_batch_size % logical:
+                raise ValueError(
+                    f"`expected_batch_size` must be a multiple of num_microbatches * accumulation_steps = {logical}; "
+                    f"got {expected_batch_size!r}."
+                )
+        # Keras's own default of 0 subtracts 0 from every weight at every step.
+        keras_optimizer_arguments.setdefault("weight_decay", None)
+        super().__init__(name=name, **keras_optimizer_arguments)
+        self._learning_rate = self._build_learning_rate(learning_rate)
+        self._choice = choice
+        self._noise = noise.NoiseSource(seed)
+        if self.noise_multiplier == 0.0:
+            logging.warning("noise_multiplier=0 adds no noise: %s trains WITHOUT any privacy.", name)
+        if seed is not None:
+            logging.warning("seed=%d makes the noise of %s predictable: for tests only, NOT private.", seed, name)
+
+    # ------------------------------------------------------------------------------------------------------------
+    # What the accountant needs to know.
+
+    @property
+    def microbatch_sensitivity(self) -> float:
+        """How far sum_k u_k can move when one example is added or removed.
+
+        1 where every microbatch is one example. Where microbatches are shared, one example can turn its
+        microbatch's u_k into any other vector of the unit ball: 2. That takes for granted that no other
+        example changes its microbatch, so batches and microbatches must be of fixed size.
+        """
+        return 1.0 if self.num_microbatches is None else 2.0
+
+    @property
+    def noised_steps(self) -> tf.Variable:
+        """How many noised sums the weights have seen, an int64 variable saved with them."""
+        self._check_built()
+        return self._noised_steps
+
+    def _check_built(self):
+        if not getattr(self, "_built", False):
+            raise ValueError(f"{self.name} has no state yet; train a step or call `build(variables)` first.")
+
+    # ------------------------------------------------------------------------------------------------------------
+    # State.
+
+    def build(self, var_list):
+        """Creates the state: m and s^2, momentum, the count of noised steps, and accumulators if needed."""
+        super().build(var_list)
+        if getattr(self, "_built", False):
+            return
+        for variable in var_list:
+            _checks.check_variable(variable)
+        self._specs = [tf.TensorSpec(variable.shape, tf.float32) for variable in var_list]
+        state = self._choice.initial_state(self._specs)
+        self._state_type = type(state)
+        self._state_variables = [
+            [self._add_like(variable, name, value) for variable, value in zip(var_list, values)]
+            for name, values in (state._asdict().items() if state else ())
+        ]
+        self._momentums = []
+        if self.momentum:
+            self._momentums = [self.add_variable_from_reference(variable, "momentum") for variable in var_list]
+        self._noised_steps = self.add_variable([], tf.int64, name="noised_steps")
+        # The divisor B of the last step, for `private_metrics`.
+        self._divisor = self.add_variable([], tf.float32, name="divisor")
+        if self.accumulation_steps > 1:
+            self._accumulated = [
+                self._add_like(variable, "accumulated", tf.zeros(variable.shape)) for variable in var_list
+            ]
+            self._accumulated_records = self.add_variable([], tf.int64, name="accumulated_records")
+            self._accumulated_batches = self.add_variable([], tf.int64, name="accumulated_batches")
+        if self.nonprivate_metrics_recorded:
+            self._nonprivate = {
+                name: tf.Variable(0.0, trainable=False, name=f"nonprivate_{name}")
+                for name in ("clip_fraction", "nonfinite_examples", "transformed_norm_mean")
+            }
+        self._built = True
+
+    def _add_like(self, reference, name, initial_value):
+        """A float32 variable in the shape of `reference`, whatever its dtype."""
+        with tf.distribute.get_strategy().extended.colocate_vars_with(reference):
+            variable = tf.Variable(
+                initial_value, name=f"{name}/{reference._shared_name}", dtype=tf.float32, trainable=False
+            )
+        self._variables.append(variable)
+        return variable
+
+    def _state(self):
+        if not self._state_variables:
+            return ()
+        return self._state_type(*[[v.value() for v in variables] for variables in self._state_variables])
+
+    # ------------------------------------------------------------------------------------------------------------
+    # One step.
+
+    def compute_gradients(self, loss, var_list, tape=None):
+        """Returns (private mean gradient, variable) pairs and moves the private state.
+
+        What comes back is already noised. Each call is one look at the data: it counts in `noised_steps`
+        (the last of `accumulation_steps` calls does), whether or not the gradients are applied.
+
+        Args:
+          loss: a tensor of shape [batch] with one entry per example, or a callable that returns one.
+          var_list: the variables, or a callable that returns them.
+          tape: the tape that recorded the loss, if it is a tensor.
+        """
+        if not callable(loss) and tape is None:
+            raise ValueError("`tape` is required where `loss` is a tensor: the `tf.GradientTape` that recorded it.")
+        self._check_strategy()
+        loss, var_list, tape = _record(loss, var_list, tape)
+        if tf.executing_eagerly():
+            # The backward pass becomes a graph, which the ghost rules can read.
+            step = tf.function(lambda: self._private_gradients(loss, var_list, tape), autograph=False)
+            mean, complete = step()
+        else:
+            mean, complete = self._private_gradients(loss, var_list, tape)
+        return [(_tag(gradient, self, complete), variable) for gradient, variable in zip(mean, var_list)]
+
+    def _private_gradients(self, loss, var_list, tape):
+        """g~ in the variables' dtypes, and whether it completes a logical batch."""
+        _checks.check_loss(loss, self.num_microbatches)
+        with tf.init_scope():
+            self.build(var_list)
+        state = self._state()
+        transform = self._choice.transform(state, self._specs)
+        batch = gradients.clipped_sum(
+            loss, var_list, tape, transform, path=self.gradient_path, num_microbatches=self.num_microbatches
+        )
+        if self.nonprivate_metrics_recorded:
+            self._record_nonprivate(batch)
+        if self.accumulation_steps == 1:
+            mean, complete = (
+                self._publish(state, transform, batch.total, batch.num_records),
+                tf.constant(True),
+            )
+        else:
+            mean, complete = self._accumulate(state, transform, batch)
+        return [tf.cast(gradient, variable.dtype) for gradient, variable in zip(mean, var_list)], complete
+
+    def _publish(self, state, transform, total, num_records):
+        """Noises the sum, updates the state, and returns g~."""
+        divisor = tf.cast(self._expected_records or num_records, tf.float32)
+        # An empty batch of unknown expected size has nothing to be divided by.
+        divisor = tf.maximum(divisor, 1.0)
+        normals = self._noise.fresh_normals([spec.shape for spec in self._specs])
+        mean, next_state = core.private_step(
+            self._choice, state, transform, total, normals, self.noise_multiplier, divisor
+        )
+        for variables, values in zip(self._state_variables, next_state):
+            for variable, value in zip(variables, values):
+                variable.assign(value, read_value=False)
+        self._divisor.assign(divisor, read_value=False)
+        self._noised_steps.assign_add(1, read_value=False)
+        return mean
+
+    def _accumulate(self, state, transform, batch):
+        """Adds a batch to the logical batch. Returns g~ and True if it is the last one, 0 and False otherwise.
+
+        (a, b) only change when a step is published, so all parts of a logical batch are clipped alike.
+        """
+        totals = [v.assign_add(total) for v, total in zip(self._accumulated, batch.total)]
+        records = self._accumulated_records.assign_add(tf.cast(batch.num_records, tf.int64))
+        batches = self._accumulated_batches.assign_add(1)
+        complete = batches >= self.accumulation_steps
+
+        def publish():
+            mean = self._publish(state, transform, [tf.identity(t) for t in totals], tf.identity(records))
+            with tf.control_dependencies(mean):
+                for variable in [*self._accumulated, self._accumulated_records, self._accumulated_batches]:
+                    variable.assign(tf.zeros_like(variable))
+            return mean
+
+        return tf.cond(complete, publish, lambda: [tf.zeros(spec.shape) for spec in self._specs]), complete
+
+    def apply_gradients(self, grads_and_vars, name=None, **kwargs):
+        """Applies what `compute_gradients` returned. Other gradients are refused: they are not private."""
+        grads_and_vars = list(grads_and_vars)
+        complete = _completes(grads_and_vars, self)
+        del kwargs  # whether to aggregate over replicas: these gradients are the same on all of them
+        apply = super().apply_gradients
+        if self.accumulation_steps == 1:
+            return apply(grads_and_vars, name=name, skip_gradients_aggregation=True)
+        if tf.executing_eagerly():
+            if complete:
+                apply(grads_and_vars, name=name, skip_gradients_aggregation=True)
+            return self.iterations
+
+        def really_apply():
+            apply(grads_and_vars, name=name, skip_gradients_aggregation=True)
+            return tf.constant(True)
+
+        # Weights, momentum and `iterations` stand still until the logical batch is complete.
+        tf.cond(complete, really_apply, lambda: tf.constant(False))
+        return self.iterations
+
+    def update_step(self, gradient, variable):
+        """Plain SGD with momentum, as in `tf.keras.optimizers.SGD`. Post-processing."""
+        step = -gradient * tf.cast(self.learning_rate, variable.dtype)
+        if not self.momentum:
+            variable.assign_add(step)
+            return
+        momentum = tf.cast(self.momentum, variable.dtype)
+        velocity = self._momentums[self._index_dict[self._var_key(variable)]]
+        velocity.assign(step + velocity * momentum)
+        variable.assign_add(step + velocity * momentum if self.nesterov else velocity)
+
+    @property
+    def _expected_records(self) -> int | None:
+        """B as far as it is known before the batch: microbatches of the logical batch."""
+        if self.num_microbatches is not None:
+            return self.num_microbatches * self.accumulation_steps
+        return self.expected_batch_size
+
+    def _check_strategy(self):
+        strategy = tf.distribute.get_strategy()
+        if strategy.num_replicas_in_sync > 1:
+            raise NotImplementedError(
+                f"{type(self).__name__} does not run on {strategy.num_replicas_in_sync} replicas "
+                f"({type(strategy).__name__}) yet: each would add its own noise. Train on one device."
+            )
+
+    # ------------------------------------------------------------------------------------------------------------
+    # What may be looked at.
+
+    def private_metrics(self) -> dict[str, tf.Tensor]:
+        """Scalars computed from privatised quantities only: safe to log. Works in graph mode.
+
+        Returns:
+          `noise_norm` z |b| / B and `scale_norm` |b|; for adaptive choices also `mean_norm` |m| and `std_mean`,
+          `std_min`, `std_max` of s. B is that of the last step where `expected_batch_size` was not given.
+        """
+        self._check_built()
+        state = self._state()
+        transform = self._choice.transform(state, self._specs)
+        divisor = self._expected_records or self._divisor
+        return core.published_metrics(state, transform, self._specs, self.noise_multiplier, divisor)
+
+    def nonprivate_metrics(self) -> dict[str, tf.Tensor]:
+        """NOT private: how the last batch was clipped. For debugging on data that needs no protection.
+
+        Only with `nonprivate_metrics=True` at construction.
+        """
+        if not self.nonprivate_metrics_recorded:
+            raise ValueError(
+                f"{self.name} records no un-noised quantities. Construct it with `nonprivate_metrics=True`, on data "
+                "that needs no protection."
+            )
+        self._check_built()
+        return {f"nonprivate/{name}": tf.identity(variable) for name, variable in self._nonprivate.items()}
+
+    def _record_nonprivate(self, batch):
+        count = tf.maximum(tf.cast(batch.num_records, tf.float32), 1.0)
+        finite = tf.math.is_finite(batch.squared_norms)
+        norms = tf.sqrt(tf.where(finite, batch.squared_norms, 0.0))
+        values = {
+            "clip_fraction": tf.reduce_sum(tf.cast(batch.weights < 1.0, tf.float32)) / count,
+            "nonfinite_examples": tf.reduce_sum(tf.cast(~finite, tf.float32)),
+            "transformed_norm_mean": tf.reduce_sum(norms) / count,
+        }
+        for name, value in values.items():
+            self._nonprivate[name].assign(value)
+
+    # ------------------------------------------------------------------------------------------------------------
+    # Saving and loading.
+
+    def get_config(self):
+        """All that the constructor needs; no state."""
+        config = super().get_config()
+        learning_rate = self._serialize_hyperparameter(self._learning_rate)
+        config.update(
+            learning_rate=learning_rate if isinstance(learning_rate, dict) else float(learning_rate),
+            momentum=self.momentum,
+            nesterov=self.nesterov,
+            noise_multiplier=self.noise_multiplier,
+            num_microbatches=self.num_microbatches,
+            expected_batch_size=self.expected_batch_size,
+            accumulation_steps=self.accumulation_steps,
+            gradient_path=self.gradient_path,
+            nonprivate_metrics=self.nonprivate_metrics_recorded,
+            seed=self.seed,
+        )
+        for argument in ("clipnorm", "global_clipnorm", "clipvalue", "is_legacy_optimizer"):
+            config.pop(argument, None)
+        return config
+
+    def load_own_variables(self, store):
+        """Restores the state, all of it or none: a lost count of steps would be a lost privacy guarantee."""
+        if len(store.keys()) != len(self.variables):
+            raise ValueError(
+                f"The saved optimizer has {len(store.keys())} variables and {self.name} has {len(self.variables)}. To "
+                "load it, use the same arguments (`momentum`, `accumulation_steps`, ...) on the same model."
+            )
+        super().load_own_variables(store)
+
+    # What Keras asks of a loss-scaling optimizer: see the class docstring.
+
+    def get_scaled_loss(self, loss):
+        """The loss itself."""
+        return loss
+
+    def get_unscaled_gradients(self, grads):
+        """The gradients themselves."""
+        return grads
+
+
+def _record(loss, var_list, tape):
+    """Turns a callable loss into a tensor and its tape."""
+    if callable(loss):
+        tape = tape or tf.GradientTape()
+        with tape:
+            loss = loss()
+    var_list = list(var_list() if callable(var_list) else var_list)
+    return tf.convert_to_tensor(loss), var_list, tape
+
+
+def _tag(gradient, optimizer, complete):
+    """Marks a gradient as private, for `apply_gradients`."""
+    gradient._adaclip_from = (id(optimizer), complete)
+    return gradient
+
+
+def _completes(grads_and_vars, optimizer):
+    """Whether the gradients complete a logical batch, after a check that `optimizer` made them."""
+    complete = None
+    for gradient, variable in grads_and_vars:
+        maker, complete = getattr(gradient, "_adaclip_from", (None, None))
+        if maker != id(optimizer):
+            raise ValueError(
+                f"The gradient of {variable.name!r} was not made by this optimizer, so it is not private. Call "
+                "`minimize(loss, variables, tape)`, or pass on what `compute_gradients` returned, unchanged."
+            )
+    return complete

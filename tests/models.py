@@ -1,0 +1,77 @@
+"""Small models and data that several tests share."""
+
+import numpy as np
+import tensorflow as tf
+
+from adaclip_tf import gradients
+
+FEATURES, CLASSES = 4, 3
+
+
+def data(num_examples=12, features=FEATURES, seed=0):
+    """Inputs and labels of a classification problem."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.normal(size=(num_examples, features)).astype(np.float32)
+    return inputs, rng.integers(0, CLASSES, num_examples)
+
+
+def softmax_regression(features=FEATURES, seed=1):
+    """One dense layer: its gradients are known in closed form."""
+    tf.keras.utils.set_random_seed(seed)
+    return tf.keras.Sequential([tf.keras.layers.Dense(CLASSES, input_shape=(features,))])
+
+
+def mlp(features=FEATURES, seed=1):
+    """Two dense layers."""
+    tf.keras.utils.set_random_seed(seed)
+    return tf.keras.Sequential(
+        [
+            tf.keras.layers.Dense(5, activation="tanh", input_shape=(features,)),
+            tf.keras.layers.Dense(CLASSES),
+        ]
+    )
+
+
+def per_example_loss():
+    """Cross entropy, one entry per example."""
+    return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
+
+
+def fit(model, optimizer, inputs, labels, batch_size, epochs=1, **compile_arguments):
+    """Trains in the order of the data and returns the model."""
+    model.compile(optimizer=optimizer, loss=per_example_loss(), **compile_arguments)
+    model.fit(inputs, labels, batch_size=batch_size, epochs=epochs, shuffle=False, verbose=0)
+    return model
+
+
+def softmax_gradients(weights, inputs, labels):
+    """Per-example gradients [dL/dW, dL/db] of softmax regression, by hand in float64."""
+    kernel, bias = (np.asarray(w, np.float64) for w in weights)
+    logits = inputs.astype(np.float64) @ kernel + bias
+    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+    errors = exponentials / exponentials.sum(axis=1, keepdims=True) - np.eye(CLASSES)[labels]
+    return [inputs[:, :, None] * errors[:, None, :], errors]
+
+
+def pre_noise_sum(model, transform, path, num_microbatches=None, loss=None):
+    """A function of (inputs, labels): sum_k u_k before any noise, as one flat NumPy vector."""
+    loss = loss or per_example_loss()
+
+    @tf.function(reduce_retracing=True)
+    def total(inputs, labels):
+        with tf.GradientTape() as tape:
+            losses = loss(labels, model(inputs, training=True))
+        batch = gradients.clipped_sum(
+            losses,
+            model.trainable_variables,
+            tape,
+            transform,
+            path=path,
+            num_microbatches=num_microbatches,
+        )
+        return tf.concat([tf.reshape(part, [-1]) for part in batch.total], axis=0)
+
+    def call(inputs, labels):
+        return total(tf.constant(inputs), tf.constant(labels)).numpy()
+
+    return call
