@@ -54,9 +54,7 @@ def privacy_report(
         "batch_size": batch_size,
         "microbatch_sensitivity": microbatch_sensitivity,
     }
-    count = accounting.count_steps(
-        num_examples=num_examples, batch_size=batch_size, epochs=epochs, steps=steps
-    )
+    count = accounting.count_steps(num_examples=num_examples, batch_size=batch_size, epochs=epochs, steps=steps)
     accounting.check_delta(delta, num_examples)
     epsilons: dict[str, dict[str, float | None]] = {}
     for kind in accounting.SAMPLINGS:
@@ -64,9 +62,7 @@ def privacy_report(
         event = dp_accounting.ComposedDpEvent([training] if other_event is None else [other_event, training])
         epsilons[kind] = {}
         for name in accountants:
-            value = accounting.epsilon_of(
-                event, delta=delta, accountant=name, examples_per_user=examples_per_user
-            )
+            value = accounting.epsilon_of(event, delta=delta, accountant=name, examples_per_user=examples_per_user)
             epsilons[kind][name] = float(value) if math.isfinite(value) else None
         if kind == sampling:
             described = repr(event)
@@ -117,8 +113,9 @@ def describe(report: dict[str, Any]) -> str:
 def _what_ran(report: dict[str, Any]) -> str:
     text = (
         f"{report['steps']:,} noised steps ({report['epochs']:g} epochs) over {report['num_examples']:,} "
-        f"examples, {report['batch_size']:,} expected in each batch (q = "
-        f"{report['sampling_probability']:g}), Gaussian noise of {report['noise_multiplier']:g} times the clipping norm on the sum of each batch."
+        f"examples, {report['batch_size']:,} expected in each batch "
+        f"(q = {report['sampling_probability']:g}), Gaussian noise of {report['noise_multiplier']:g} times "
+        "the clipping norm on the sum of each batch."
     )
     if report["microbatch_sensitivity"] != 1.0:
         text += (
@@ -149,8 +146,7 @@ def _epsilon_table(report: dict[str, Any]) -> str:
         "shuffled": "shuffled batches of fixed size, no amplification",
     }
     lines = [
-        f"{'epsilon at delta = ' + format(report['delta'], 'g'):52s}"
-        + "".join(f"{n.upper():>12s}" for n in names)
+        f"{'epsilon at delta = ' + format(report['delta'], 'g'):52s}" + "".join(f"{n.upper():>12s}" for n in names)
     ]
     for kind, values in report["epsilon"].items():
         mark = "  <- this run" if kind == report["sampling"] else ""
@@ -208,9 +204,7 @@ def _fill(text: str) -> str:
 
 
 def _bullets(lines: Sequence[str]) -> str:
-    return "\n".join(
-        textwrap.fill(line, _WIDTH, initial_indent=" - ", subsequent_indent="   ") for line in lines
-    )
+    return "\n".join(textwrap.fill(line, _WIDTH, initial_indent=" - ", subsequent_indent="   ") for line in lines)
 
 
 def write_report(report: dict[str, Any], path: str | os.PathLike[str]) -> tuple[str, str]:

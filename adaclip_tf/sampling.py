@@ -1,0 +1,147 @@
+"""Poisson-sampled batches for `model.fit`: the sampling that the accounting assumes.
+
+Formal guarantee. In every step every example joins the batch with probability q = expected_batch_size / n,
+independently of the other examples and of the other steps. It is drawn as a Binomial(n, q) batch size and
+then a uniformly random set of that size, which is the same law and takes time in proportion to the
+batch, not to n.
+
+Edge cases.
+
+| case                                 | result                                                             |
+|--------------------------------------|--------------------------------------------------------------------|
+| nobody was drawn                     | an empty batch; Keras's loss and metrics leave it out              |
+| a new epoch, or any new iterator     | fresh draws, never a replay; with `seed`, fresh but reproducible   |
+| tf.random.set_seed / np.random.seed  | no effect: the key comes from the operating system                 |
+| data larger than memory              | only the rows that were drawn are read                             |
+
+Rows of a batch are in ascending order of their index. That says nothing that the set itself does not.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, Callable
+
+import numpy as np
+import tensorflow as tf
+
+from adaclip_tf import _validate
+
+
+def poisson_batches(
+    arrays: Any,
+    *,
+    expected_batch_size: int,
+    steps: int | None = None,
+    seed: int | None = None,
+    num_examples: int | None = None,
+) -> tf.data.Dataset:
+    """Batches by true Poisson sampling, as a dataset that `model.fit` takes.
+
+    Example:
+      >>> batches = poisson_batches((x_train, y_train), expected_batch_size=600, steps=100)  # doctest: +SKIP
+      >>> model.fit(batches, epochs=10)                                                      # doctest: +SKIP
+
+    Give the optimizer the same `expected_batch_size`: the true size of a batch is private.
+
+    Args:
+      arrays: an array, or a tuple or dict of arrays (nested as `fit` wants them: `(x, y)`,
+        `(x, y, sample_weight)`, `({"image": ..., "text": ...}, y)`), all of one length. An array is anything with a
+        `shape` and a `dtype` that is indexed by a vector of row numbers in ascending order: numpy arrays and
+        memory maps, h5py data sets. They are held, not copied. Or a function from such a vector to the
+        rows, for everything else.
+      expected_batch_size: q n, the mean size of a batch.
+      steps: batches per iteration, so per epoch of `fit`; n / expected_batch_size, rounded up, if None.
+      seed: None, the right value for training: draws from the operating system's entropy. An integer makes them
+        reproducible, for tests only: the amplification that is accounted for holds against those who do not know
+        who was drawn.
+      num_examples: n; needed where `arrays` is a function.
+
+    Returns:
+      A dataset of known cardinality `steps` and with one element spec (the batch dimension is None), so that
+      training does not retrace for each size.
+    """
+    load, n = _loader(arrays, num_examples)
+    size = _validate.positive_integer("expected_batch_size", expected_batch_size)
+    if size > n:
+        raise ValueError(
+            f"`expected_batch_size` must be at most the number of examples, {n}; got {expected_batch_size!r}."
+        )
+    length = _validate.positive_integer("steps", -(-n // size) if steps is None else steps)
+    first = _map(np.asarray, load(np.arange(1)))
+    empty = _map(lambda row: row[:0], first)
+    iterations = itertools.count()
+
+    def batches() -> Iterator[Any]:
+        generator = _generator(seed, next(iterations))
+        for _ in range(length):
+            indices = draw(generator, n, size / n)
+            yield _checked(load(indices), len(indices)) if len(indices) else empty
+
+    spec = _map(lambda row: tf.TensorSpec([None, *row.shape[1:]], row.dtype), first)
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=spec).prefetch(1)
+    return dataset.apply(tf.data.experimental.assert_cardinality(length))
+
+
+def draw(generator: np.random.Generator, num_examples: int, probability: float) -> np.ndarray:
+    """Row numbers of one batch, ascending: each of `num_examples` with `probability`, independently."""
+    count = generator.binomial(num_examples, probability)
+    return np.sort(generator.choice(num_examples, count, replace=False, shuffle=False))
+
+
+def _generator(seed: int | None, iteration: int) -> np.random.Generator:
+    """A stream of its own for each iteration; `SeedSequence()` reads the operating system's entropy."""
+    sequence = np.random.SeedSequence() if seed is None else np.random.SeedSequence(seed, spawn_key=(iteration,))
+    return np.random.Generator(np.random.Philox(sequence))
+
+
+def _loader(arrays: Any, num_examples: int | None) -> tuple[Callable[[np.ndarray], Any], int]:
+    """A function from row numbers to rows, and how many rows there are."""
+    if callable(arrays):
+        if num_examples is None:
+            raise ValueError("`num_examples` is needed where `arrays` is a function of row numbers.")
+        return arrays, _validate.positive_integer("num_examples", num_examples)
+    held = _map(_as_array, arrays)
+    lengths = {array.shape[0] for array in _leaves(held)}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueError(f"`arrays` must all hold the same number of examples, 1 or more; got {sorted(lengths)}.")
+    (n,) = lengths
+    if num_examples not in (None, n):
+        raise ValueError(f"`num_examples` must be {n}, the length of `arrays`, or None; got {num_examples!r}.")
+    return lambda indices: _map(lambda array: array[indices], held), n
+
+
+def _as_array(leaf: Any) -> Any:
+    """`leaf` itself if it can be indexed by a vector and knows its shape; else a numpy view or array of it."""
+    if isinstance(leaf, tf.Tensor) or not all(hasattr(leaf, name) for name in ("shape", "dtype", "__getitem__")):
+        leaf = np.asarray(leaf)
+    elif hasattr(leaf, "to_numpy"):  # a pandas column is indexed by label
+        leaf = leaf.to_numpy()
+    if len(leaf.shape) == 0:
+        raise ValueError("`arrays` must have a first dimension that runs over examples; got a scalar.")
+    return leaf
+
+
+def _checked(rows: Any, count: int) -> Any:
+    """The rows as numpy arrays, or an error if a loader gave another number of them than it was asked for."""
+    rows = _map(np.asarray, rows)
+    for leaf in _leaves(rows):
+        if len(leaf) != count:
+            raise ValueError(f"The loader was asked for {count} rows and returned {len(leaf)}.")
+    return rows
+
+
+def _map(function: Callable[[Any], Any], structure: Any) -> Any:
+    """Applies `function` to the leaves of nested tuples and dicts (lists are leaves, as in tf.data)."""
+    if isinstance(structure, dict):
+        return {key: _map(function, value) for key, value in structure.items()}
+    if isinstance(structure, tuple):
+        return tuple(_map(function, value) for value in structure)
+    return function(structure)
+
+
+def _leaves(structure: Any) -> list[Any]:
+    found: list[Any] = []
+    _map(found.append, structure)
+    return found
