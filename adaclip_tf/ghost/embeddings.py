@@ -1,0 +1,75 @@
+"""The rule for gathered tables: sparse gradients (IndexedSlices), without a [batch, vocabulary, width] tensor.
+
+Position l of an example adds v_l to row i_l of the table's gradient G. With G_j the sum over the positions that
+look up row j,
+
+    |(G - a) / b|^2 = sum_{j looked up} G_j^2 p_j  -  2 sum_l v_l . (a p)[i_l]  +  sum a^2 p
+
+The last term is one number for all examples, however many rows nobody looked up. Positions that look up the same
+row are added before they are squared.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from adaclip_tf.ghost import terms
+from adaclip_tf.ghost.labels import Context, Unknown
+from adaclip_tf.ghost.rules import checked, lead
+from adaclip_tf.ghost.terms import Rows, SquaredNorms
+
+
+class Lookup:
+    """The gradient of a table [vocabulary, width] from the rows that each example looked up."""
+
+    def __init__(self, ctx: Context, gradient: tf.IndexedSlices, shape: tf.TensorShape):
+        label = lead(ctx, gradient.values)
+        if label.outer != 1:
+            raise Unknown("is not followed between SpaceToBatchND and BatchToSpaceND")
+        if ctx.label(gradient.indices) is not None:
+            raise Unknown("looks up rows that depend on the gradient")
+        if not shape.is_fully_defined() or shape.rank < 1:
+            raise Unknown("has a shape that is only known in the run")
+        self._rows = Rows(ctx, label)
+        self._n = ctx.n
+        self._vocabulary = shape[0]
+        self._width = shape[1:].num_elements()
+        values = checked(ctx, label, gradient.values, self._rows)
+        self._indices = tf.reshape(gradient.indices, [-1])
+        self._values = tf.reshape(tf.cast(values, tf.float32), [tf.shape(self._indices)[0], self._width])
+
+    def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        scaled = self._values / self._look_up(scale)  # v / b, so that squares are of w's size
+        products = scaled * self._look_up(center / scale)
+        quadratic = self._per_example(tf.square(self._added_up(scaled)))
+        constant = terms.constant_part(center, scale, self._vocabulary * self._width)
+        return terms.expanded(quadratic, self._per_example(products), constant)
+
+    def _look_up(self, table: tf.Tensor) -> tf.Tensor:
+        if terms.is_scalar(table):
+            return table
+        return tf.gather(tf.reshape(table, [self._vocabulary, self._width]), self._indices)
+
+    def _per_example(self, rows: tf.Tensor) -> tf.Tensor:
+        """The sum of everything in each example's rows."""
+        floats = tf.size(rows) // tf.maximum(self._n, 1)
+        return tf.reduce_sum(tf.reshape(rows, [self._n, floats]), axis=1)
+
+    def _added_up(self, values: tf.Tensor) -> tf.Tensor:
+        """Rows of one example that have the same index, added up in one of their places; 0 in the others."""
+        if self._rows.per_example == 1:
+            return values
+        positions = tf.shape(self._indices)[0]
+        length = positions // tf.maximum(self._n, 1)
+        indices = tf.reshape(self._indices, [self._n, length])
+        order = tf.argsort(indices, axis=1, stable=True)
+        ordered = tf.gather(indices, order, batch_dims=1)
+        is_new = tf.cast(tf.not_equal(ordered[:, 1:], ordered[:, :-1]), tf.int32)
+        start = (length * tf.range(self._n))[:, tf.newaxis]  # where the example's rows start
+        place = start + tf.concat([tf.zeros([self._n, tf.minimum(length, 1)], tf.int32), tf.cumsum(is_new, 1)], 1)
+        place = tf.scatter_nd(tf.reshape(start + order, [-1, 1]), tf.reshape(place, [-1]), [positions])
+        return tf.math.unsorted_segment_sum(values, place, positions)
+
+    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
+        values = self._rows.weigh(self._values, weights)
+        return tf.math.unsorted_segment_sum(values, self._indices, self._vocabulary)

@@ -1,0 +1,55 @@
+"""Per-example work in slices of examples that fit a memory budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+# Bytes that one layer's per-example gradients may take at a time.
+BUDGET = 64 * 2**20
+
+
+def map_examples(
+    function: Callable[[list[tf.Tensor]], tf.Tensor],
+    arrays: Sequence[tf.Tensor],
+    n: tf.Tensor,
+    floats_per_example: int,
+    width: int | None = None,
+) -> tf.Tensor:
+    """`function` over slices of `arrays` (leading axis: the n examples); its results [slice] joined to [n].
+
+    With `width`, results are [slice, width].
+
+    Every slice has the same length, which XLA needs: the last one starts early enough to fit and repeats a
+    few examples.
+    """
+    length = max(1, BUDGET // (4 * max(1, floats_per_example)))
+    static = tf.get_static_value(n)
+    if static is not None and static <= length:
+        return function(list(arrays))
+    length = tf.minimum(length, n)
+    rest = [] if width is None else [width]
+
+    def body(index: tf.Tensor, results: tf.Tensor):
+        start = tf.minimum(index * length, n - length)
+        values = function([_slice(array, start, length) for array in arrays])
+        positions = (start + tf.range(length))[:, tf.newaxis]
+        return index + 1, tf.tensor_scatter_nd_update(results, positions, values)
+
+    count = tf.math.floordiv(n + length - 1, tf.maximum(length, 1))
+    _, results = tf.while_loop(
+        lambda index, _: index < count,
+        body,
+        (tf.constant(0), tf.zeros([n, *rest], tf.float32)),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, *rest])),
+        parallel_iterations=1,
+    )
+    return results
+
+
+def _slice(array: tf.Tensor, start: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
+    rest = array.shape.rank - 1
+    result = tf.slice(array, tf.stack([start] + [0] * rest), tf.stack([length] + [-1] * rest))
+    result.set_shape([None, *array.shape[1:]])
+    return result
