@@ -37,6 +37,8 @@ lint: $(STAMP)  ## Check style, types and BUILD files.
 format: $(STAMP)  ## Rewrite the code in the project's style.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/python requirements/build_targets.py
+	sh requirements/buildifier.sh --fix
 
 lock: $(STAMP)  ## Choose versions anew from requirements/requirements.in.
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
