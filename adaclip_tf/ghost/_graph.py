@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+_ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {
+    "Add": np.add,
+    "AddV2": np.add,
+    "FloorMod": np.mod,
+    "InvertPermutation": np.argsort,
+    "Mul": np.multiply,
+    "Sub": np.subtract,
+}
+
 
 def constant(tensor: tf.Tensor) -> np.ndarray | None:
-    """The value of `tensor` if the graph fixes it, else None."""
-    if tensor.op.type == "InvertPermutation":
-        permutation = constant(tensor.op.inputs[0])
-        return None if permutation is None else np.argsort(permutation)
-    return tf.get_static_value(tensor)
+    """The value of an integer `tensor` if the graph fixes it, else None."""
+    op = tensor.op
+    if op.type not in _ARITHMETIC or not tensor.dtype.is_integer:
+        return tf.get_static_value(tensor)
+    operands = [constant(operand) for operand in op.inputs]
+    return None if any(operand is None for operand in operands) else _ARITHMETIC[op.type](*operands)
 
 
 def axes(tensor: tf.Tensor, rank: int) -> list[int] | None:
@@ -24,13 +35,28 @@ def axes(tensor: tf.Tensor, rank: int) -> list[int] | None:
 
 
 def shape_of_shape(tensor: tf.Tensor) -> list[int | None] | None:
-    """The dimensions that a shape vector holds, as far as they are known."""
+    """The dimensions that a shape vector holds, as far as they are known (None: unknown)."""
     value = constant(tensor)
     if value is not None:
-        return [int(dimension) for dimension in value]
-    if tensor.op.type in ("Shape", "ShapeN"):
-        return dimensions(tensor.op.inputs[tensor.value_index])
+        return [None if dimension < 0 else int(dimension) for dimension in np.ravel(value)]
+    op = tensor.op
+    if op.type in ("Shape", "ShapeN"):
+        return dimensions(op.inputs[tensor.value_index])
+    if op.type in ("Identity", "Cast"):
+        return shape_of_shape(op.inputs[0])
+    if op.type == "DynamicStitch":  # how gradients of reductions compute a shape with 1s in it
+        count = len(op.inputs) // 2
+        return _stitched([constant(i) for i in op.inputs[:count]], [shape_of_shape(d) for d in op.inputs[count:]])
     return None
+
+
+def _stitched(indices: Sequence[Any], parts: Sequence[list[int | None] | None]) -> list[int | None] | None:
+    if any(index is None for index in indices) or any(part is None for part in parts):
+        return None
+    result: dict[int, int | None] = {}
+    for index, part in zip(indices, parts):
+        result.update(zip((int(i) for i in np.ravel(index)), part or []))
+    return [result[position] for position in sorted(result)]
 
 
 def dimensions(tensor: tf.Tensor) -> list[int | None] | None:

@@ -26,6 +26,11 @@ TABLE: dict[str, Entry] = {}
 
 # Outputs that depend on the shapes of inputs only.
 SHAPE_ONLY = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike", "BroadcastGradientArgs"})
+# Outputs as large as the seed-dependent input.
+_KEEPS_SIZE = frozenset(
+    {"AddN", "Cast", "EnsureShape", "ExpandDims", "Identity", "Neg", "Reshape", "Squeeze", "StopGradient"}
+    | {"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3", "Transpose"}
+)
 _ADDITIVE = frozenset({"AddN", "AddV2", "Add", "Sub", "ConcatV2", "Pack"})
 
 
@@ -52,7 +57,7 @@ def propagate(ctx: Context, seed: tf.Tensor) -> None:
         result = _transfer(ctx, op, labels)
         per_output = result if isinstance(result, list) else [result] * len(op.outputs)
         for tensor, label in zip(op.outputs, per_output):
-            ctx.labels.setdefault(tensor.ref(), label)
+            ctx.labels.setdefault(tensor.ref(), _sized(op, tensor, label) if isinstance(label, Lead) else label)
 
 
 def _seed_label(ctx: Context, seed: tf.Tensor) -> Label:
@@ -61,6 +66,18 @@ def _seed_label(ctx: Context, seed: tf.Tensor) -> Label:
         return Lost(f"{seed.shape[0]} examples do not split evenly into {ctx.static_n} microbatches")
     known = divides or ctx.microbatch_size is not None
     return Lead(checks=frozenset() if known else frozenset({ctx.check(seed, 0, seed.op)}))
+
+
+def _sized(op: tf.Operation, tensor: tf.Tensor, label: Lead) -> Lead:
+    """`label` with `rows` and `elements` as far as the static shape tells them."""
+    dims = _graph.dimensions(tensor)
+    inner = None if dims is None else _graph.size(dims[label.axis + 1 :])
+    elements = label.elements if op.type in _KEEPS_SIZE else None
+    if label.rows is not None and inner is not None:
+        return dataclasses.replace(label, elements=label.rows * inner * label.outer)
+    if elements is not None and inner and elements % (inner * label.outer) == 0:
+        return dataclasses.replace(label, rows=elements // (inner * label.outer), elements=elements)
+    return dataclasses.replace(label, elements=elements)
 
 
 def _transfer(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
@@ -117,7 +134,8 @@ def joined(labels: Sequence[Lead]) -> Lead:
         raise Unknown("combines gradients with different layouts")
     rows = next((label.rows for label in labels if label.rows is not None), None)
     checks = frozenset().union(*(label.checks for label in labels))
-    return dataclasses.replace(first, rows=rows, checks=checks)
+    elements = next((label.elements for label in labels if label.elements is not None), None)
+    return dataclasses.replace(first, rows=rows, elements=elements, checks=checks)
 
 
 def same_extent(ctx: Context, op: tf.Operation, label: Lead, source: tf.Tensor, result: tf.Tensor) -> Lead:
@@ -228,13 +246,13 @@ def _reshape(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     label = only(labels, 0)
     source, result = op.inputs[0], op.outputs[0]
     rank(source)
-    before, after = source.shape.as_list(), result.shape.as_list() if rank(result) else []
+    after = _known_shape(op) if rank(result) else []
     if not after:
         raise Unknown("flattens the examples into a scalar")
     axis = 0
     if ctx.static_n != 1:
         axis = next((i for i, dimension in enumerate(after) if dimension != 1), 0)
-    rows = _rows_after_reshape(op, label, before, after, axis)
+    rows = _rows_after_reshape(op, label, after, axis)
     if label.outer != 1 and (rows is None or rows != label.rows or axis != 0):
         raise Unknown("regroups rows between SpaceToBatchND and BatchToSpaceND")
     if rows is not None and rows == int(rows):
@@ -246,15 +264,42 @@ def _reshape(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     return dataclasses.replace(label, axis=axis, rows=None, checks=checks)
 
 
-def _rows_after_reshape(op: tf.Operation, label: Lead, before: list, after: list, axis: int) -> Any:
+def _known_shape(op: tf.Operation) -> list[int | None]:
+    """The shape after a reshape, from the static shape and from how the requested shape is computed."""
+    static = op.outputs[0].shape.as_list()
+    requested = _graph.shape_of_shape(op.inputs[1]) if op.type == "Reshape" else None
+    if requested is None or len(requested) != len(static):
+        return static
+    return [r if s is None else s for s, r in zip(static, requested)]
+
+
+def _rows_after_reshape(op: tf.Operation, label: Lead, after: list[int | None], axis: int) -> Any:
+    """Rows per seed after the reshape, a fraction if it is not whole, None if not known."""
+    before = op.inputs[0].shape.as_list()
     if op.type != "Reshape" and [d for d in before if d != 1] == [d for d in after if d != 1]:
         moved = sum(d != 1 for d in before[: label.axis]) == sum(d != 1 for d in after[:axis])
         if moved and before[label.axis] == after[axis]:
             return label.rows
-    inner_before, inner_after = _graph.size(before[label.axis + 1 :]), _graph.size(after[axis + 1 :])
-    if label.rows is None or not inner_before or not inner_after:
+    if axis == label.axis and _undoes_broadcast(op):
+        return label.rows
+    inner = _graph.size(after[axis + 1 :])
+    if not label.elements or not inner:
         return None
-    return label.rows * inner_before / inner_after
+    return label.elements / (inner * label.outer)
+
+
+def _undoes_broadcast(op: tf.Operation) -> bool:
+    """Whether the op is the second half of `reshape(sum(dy, axes, keepdims), shape(a))`, a's own gradient.
+
+    Every op that broadcasts has this in its gradient. Where a has dy's rank, the reshape changes nothing.
+    """
+    total = op.inputs[0].op
+    if op.type != "Reshape" or total.type != "Sum" or not total.get_attr("keep_dims"):
+        return False
+    axes = total.inputs[1]
+    if axes.op.type != "BroadcastGradientArgs" or op.outputs[0].shape.rank != op.inputs[0].shape.rank:
+        return False
+    return axes.op.inputs[axes.value_index] is op.inputs[1]
 
 
 @entry("Transpose")

@@ -23,12 +23,11 @@ def reduced_axes(op: tf.Operation) -> tuple[set[int], set[int]]:
     static = _graph.axes(op.inputs[1], total)
     if static is not None:
         return set(static), set()
-    source = op.inputs[1].op
-    while source.type in ("Identity", "Cast"):
-        source = source.inputs[0].op
+    indices = op.inputs[1]
+    source = indices.op
     if source.type != "BroadcastGradientArgs" or not op.get_attr("keep_dims"):
         return set(), set(range(total))
-    shape = _graph.shape_of_shape(source.inputs[op.inputs[1].value_index])
+    shape = _graph.shape_of_shape(source.inputs[indices.value_index])
     if shape is None or len(shape) > total:
         return set(), set(range(total))
     offset = total - len(shape)
@@ -167,5 +166,6 @@ def _fused_batch_norm_grad(ctx: Context, op: tf.Operation, labels: Labels) -> li
     channels_first = op.get_attr("data_format") == b"NCHW"
     # With axis 0 labelled and of extent 1 there is one microbatch, which axis 1 holds just as well.
     if channels_first and dims is not None and dims[0] == 1 and label.axis in (0, 1):
-        return [dataclasses.replace(label, axis=1, rows=label.rows if label.axis == 1 else None), *rest]
+        rows = label.rows if label.axis == 1 else None
+        return [dataclasses.replace(label, axis=1, rows=rows), *rest]
     raise Unknown("normalises over the batch (BatchNormalization in training mode)", mixing=True)

@@ -30,12 +30,15 @@ class Lead:
     Attributes:
       axis: the axis that holds the chunks.
       rows: the extent of `axis` over (outer x length of the seed) where that is known statically.
+      elements: the size of the tensor over the length of the seed, where known. Reshapes keep it, so that
+        `rows` can be told again after a detour through shapes that are not static.
       outer: see above.
       checks: indices into `Context.checks`, the run-time facts that the label rests on.
     """
 
     axis: int = 0
     rows: int | None = 1
+    elements: int | None = 1
     outer: int = 1
     checks: frozenset[int] = frozenset()
 

@@ -91,8 +91,8 @@ def analyse(
       gradients: of the loss [batch] with respect to `variables`, from `tape.gradient(loss, variables,
         output_gradients=seed)`; tensors, `tf.IndexedSlices` or None.
       variables: in the same order.
-      seed: a tensor [batch] that nothing else in the graph is computed from. Scaling it by 1/m makes each record the mean
-        over a microbatch of m examples.
+      seed: a tensor [batch] that nothing else in the graph is computed from. Scaling it by 1/m makes each
+        record the mean over a microbatch of m examples.
       num_microbatches: n, which must divide the batch; None for one per example.
     """
     ctx = Context(seed, num_microbatches)

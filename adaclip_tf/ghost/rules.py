@@ -1,9 +1,10 @@
 """The registry of rules: which op types produce a variable's gradient, and the term each one stands for.
 
 A rule gets the op whose first output is the gradient (after `plan` has peeled reshapes and the like) and the
-variable's number of coordinates, and returns a term with the coordinates in the order of that output, or raises `Unknown`. The argument is always the same: the op is
-linear in its one seed-dependent input, a `Lead` tensor, and sums over that tensor's rows; so the rows of chunk k
-alone give microbatch k's gradient, whatever the other input holds.
+variable's number of coordinates, and returns a term with the coordinates in the order of that output, or raises
+`Unknown`. The argument is always the same: the op is linear in its one seed-dependent input, a `Lead` tensor, and
+sums over that tensor's rows; so the rows of chunk k alone give microbatch k's gradient, whatever the other
+input holds.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ def _sum_of_batch_matmul(ctx: Context, op: tf.Operation, axes: set[int]) -> Term
     if product.inputs[1 - index].shape[0] == 1:
         return None  # broadcast against the examples
     length = x.shape[1]
-    label = Lead(0, label.rows * length, 1, label.checks)
+    label = Lead(rows=label.rows * length, checks=label.checks)
     x, dy = (tf.reshape(tensor, [tf.shape(tensor)[0] * length, tensor.shape[2]]) for tensor in (x, dy))
     return matrix_term(ctx, label, x, dy, index == 0)
 
@@ -199,7 +200,7 @@ def _einsum(ctx: Context, op: tf.Operation, size: int) -> Term:
     dy = _matricise(op.inputs[1], second, contracted, rows_second)
     length = _graph.size([op.inputs[index].shape[(first, second)[index].index(c)] for c in contracted[1:]])
     rows = None if label.rows is None or length is None else label.rows * length
-    term = matrix_term(ctx, Lead(0, rows, 1, label.checks), x, dy, index == 0)
+    term = matrix_term(ctx, Lead(rows=rows, checks=label.checks), x, dy, index == 0)
     sizes = {c: op.inputs[i].shape[s.index(c)] for i, s in enumerate((first, second)) for c in s}
     source = rows_first + rows_second
     return Transposed(term, [sizes[c] for c in source], [source.index(c) for c in output])

@@ -177,31 +177,22 @@ def outer_product_norms(x: tf.Tensor, dy: tf.Tensor, center: tf.Tensor, scale: t
     most they can be short of is added.
     """
     xx, yy = tf.square(x), tf.square(dy)
-    sum_xx, sum_yy = tf.reduce_sum(xx, axis=1), tf.reduce_sum(yy, axis=1)
     shape = [x.shape[1], dy.shape[1]]
     size = shape[0] * shape[1]
-    if not is_scalar(center):
-        center = tf.reshape(center, shape)
-    if is_scalar(scale):
-        p = tf.math.reciprocal(tf.square(scale))
-        quadratic = sum_xx * sum_yy * p
-        total_p = p * float(size)
-    else:
-        p = tf.square(tf.math.reciprocal(tf.reshape(scale, shape)))
-        quadratic = _bilinear(xx, p, yy)
-        total_p = tf.reduce_sum(p)
+    center, scale = (value if is_scalar(value) else tf.reshape(value, shape) for value in (center, scale))
+    p = tf.square(tf.math.reciprocal(scale))
+    quadratic = _bilinear(xx, p, yy)
+    total_p = tf.reduce_sum(p) * (float(size) if is_scalar(p) else 1.0)
     guard = TINY * (total_p + float(sum(shape)))
-    quadratic += guard * sum_xx + guard * sum_yy
-    ap = center * p
-    if is_scalar(ap):
-        linear = tf.reduce_sum(x, axis=1) * tf.reduce_sum(dy, axis=1) * ap
-    else:
-        linear = _bilinear(x, ap, dy)
+    quadratic += guard * (tf.reduce_sum(xx, axis=1) + tf.reduce_sum(yy, axis=1))
+    linear = _bilinear(x, center * p, dy)
     return expanded(quadratic, linear, constant_part(center, scale, size))
 
 
 def _bilinear(x: tf.Tensor, matrix: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """x_k^T M y_k for every row k."""
+    """x_k^T M y_k for every row k. A scalar stands for a matrix full of it."""
+    if is_scalar(matrix):
+        return tf.reduce_sum(x, axis=1) * tf.reduce_sum(y, axis=1) * matrix
     if x.shape[1] <= y.shape[1]:
         return tf.reduce_sum(tf.matmul(y, matrix, transpose_b=True) * x, axis=1)
     return tf.reduce_sum(tf.matmul(x, matrix) * y, axis=1)
