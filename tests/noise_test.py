@@ -47,6 +47,21 @@ def test_draws_over_steps_of_one_scalar_are_standard_normal_and_independent():
     assert len(np.unique(draws)) > 3990
 
 
+def test_draws_compiled_by_xla_are_standard_normal_and_fresh():
+    """XLA draws other numbers from the same key: they have to be as good."""
+    source = noise.NoiseSource(seed=2)
+
+    @tf.function(jit_compile=True)
+    def compiled():
+        return source.fresh_normals([(5000,)])[0]
+
+    one, two = compiled().numpy(), compiled().numpy()
+    assert p_value(np.concatenate([one, two])) > 0.01
+    assert p_value(one * 2 / 3) < 1e-6
+    assert p_value(one * 3 / 2) < 1e-6
+    assert abs(np.corrcoef(one, two)[0, 1]) < 0.07
+
+
 def test_variables_of_one_step_do_not_share_a_stream():
     one, two = noise.NoiseSource(seed=1).standard_normals([(1000,), (1000,)], step=0)
     assert abs(np.corrcoef(one, two)[0, 1]) < 0.15
