@@ -5,9 +5,9 @@ whose minimiser is the mean of the points. SGD with batches of one, each gradien
 `AdaClipSumQuery`. Only one coordinate carries data, so clipping that is the same everywhere (Abadi et al.) pays
 for the other d - 1 in noise, and AdaCliP need not.
 
-The paper does not print the distribution of y: here y_i ~ N(1, 1), so that the active coordinate's standard
-deviation is the clip, 1.0, which is when section 4.3's factor is exactly d, and so that a method that never moves
-from theta = 0 has an error of 0.5 and cannot pass for a good one.
+The distribution of y is our choice: y_i ~ N(1, 1), so that the active coordinate's standard deviation is the clip,
+1.0, which is when section 4.3's factor is exactly d, and so that a method that never moves from theta = 0 has an
+error of about 0.5 and cannot pass for a good one.
 """
 
 from __future__ import annotations
