@@ -222,8 +222,10 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         for variables, values in zip(self._state_variables, next_state):
             for variable, value in zip(variables, values):
                 variable.assign(value, read_value=False)
-        self._divisor.assign(divisor, read_value=False)
-        self._noised_steps.assign_add(1, read_value=False)
+        # Only once the data is there: a step that finds the dataset at its end must not count.
+        with tf.control_dependencies(mean):
+            self._divisor.assign(divisor, read_value=False)
+            self._noised_steps.assign_add(1, read_value=False)
         return mean
 
     def _accumulate(self, state, transform, batch):
@@ -250,20 +252,19 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         grads_and_vars = list(grads_and_vars)
         complete = _completes(grads_and_vars, self)
         del kwargs  # whether to aggregate over replicas: these gradients are the same on all of them
-        apply = super().apply_gradients
+        keras_apply = super().apply_gradients
+
+        def apply():
+            # As above: `iterations` and weight decay wait for the data.
+            with tf.control_dependencies([gradient for gradient, _ in grads_and_vars]):
+                keras_apply(grads_and_vars, name=name, skip_gradients_aggregation=True)
+            return complete
+
         if self.accumulation_steps == 1:
-            return apply(grads_and_vars, name=name, skip_gradients_aggregation=True)
-        if tf.executing_eagerly():
-            if complete:
-                apply(grads_and_vars, name=name, skip_gradients_aggregation=True)
-            return self.iterations
-
-        def really_apply():
-            apply(grads_and_vars, name=name, skip_gradients_aggregation=True)
-            return tf.constant(True)
-
-        # Weights, momentum and `iterations` stand still until the logical batch is complete.
-        tf.cond(complete, really_apply, lambda: tf.constant(False))
+            apply()
+        else:
+            # Weights, momentum and `iterations` stand still until the logical batch is complete.
+            tf.cond(complete, apply, lambda: complete)
         return self.iterations
 
     def update_step(self, gradient, variable):

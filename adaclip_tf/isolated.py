@@ -163,6 +163,8 @@ def _copy(loss: tf.Tensor, sources: Sequence[tf.Tensor], slices: Sequence[tf.Ten
                 attrs={key: value for key, value in operation.node_def.attr.items() if key != "_class"},
                 name=operation.name,
             )
+        # Calls of functions (Keras's LSTM is one) carry their gradient with them.
+        copy._gradient_function = operation._gradient_function
         copies[operation] = copy
         for tensor, copied in zip(operation.outputs, copy.outputs):
             copies[tensor] = copied

@@ -245,11 +245,13 @@ def test_other_models_agree_on_both_paths(build):
 def test_dtype_policies_compute_in_float32(policy):
     inputs, labels = models.data(8)
     results = {}
+    weights = models.mlp().get_weights()
     try:
         for name in ("float32", policy):
             tf.keras.mixed_precision.set_global_policy(name)
-            optimizer = _adaclip()
-            results[name] = models.fit(models.mlp(), optimizer, inputs, labels, 4, 2)
+            optimizer, model = _adaclip(), models.mlp()
+            model.set_weights(weights)
+            results[name] = models.fit(model, optimizer, inputs, labels, 4, 2)
             assert results[name].optimizer is optimizer  # not wrapped in a loss scale
             assert {v.dtype for v in optimizer._state().variance} == {tf.float32}
     finally:

@@ -1,0 +1,165 @@
+"""The clipped sum, before noise: neighbouring batches, hostile examples, both paths."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from adaclip_tf import core, gradients
+from tests import models
+from tests.oracle import Oracle
+
+PATHS = ("auto", "jacobian")
+EXTREMES = {"zero": 0.0, "large": 1e30, "largest": 3e38, "infinite": np.inf, "nan": np.nan, "minus": -1e30}
+
+
+def _transforms(variables, rng):
+    specs = [tf.TensorSpec(v.shape) for v in variables]
+    moments = core.Moments(
+        [tf.constant(rng.normal(scale=0.1, size=s.shape), tf.float32) for s in specs],
+        [tf.constant(rng.uniform(1e-6, 1e-1, size=s.shape), tf.float32) for s in specs],
+    )
+    yield core.FixedClip(0.7).transform((), specs)
+    yield core.AdaClip().transform(moments, specs)
+    yield core.Whitening(gamma=0.5).transform(moments, specs)
+
+
+def _conv_model():
+    layers = tf.keras.layers
+    tf.keras.utils.set_random_seed(2)
+    return tf.keras.Sequential(
+        [
+            layers.Reshape([4, 4, 1], input_shape=(16,)),
+            layers.Conv2D(2, 3, activation="relu"),
+            layers.Flatten(),
+            layers.Dense(models.CLASSES),
+        ]
+    )
+
+
+def _recurrent_model():
+    layers = tf.keras.layers
+    tf.keras.utils.set_random_seed(3)
+    return tf.keras.Sequential(
+        [layers.Reshape([8, 2], input_shape=(16,)), layers.LSTM(3), layers.Dense(models.CLASSES)]
+    )
+
+
+def _saturating_model():
+    """Turns an infinite input into a finite loss: only the gradient shows what it was."""
+    tf.keras.utils.set_random_seed(4)
+    layers = tf.keras.layers
+    return tf.keras.Sequential([layers.Dense(3, activation="tanh", input_shape=(16,)), layers.Dense(models.CLASSES)])
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("build", [_saturating_model, _conv_model, _recurrent_model])
+def test_one_example_moves_the_sum_by_at_most_one(build, path, rng):
+    model = build()
+    inputs, labels = models.data(7, features=16)
+    for transform in _transforms(model.trainable_variables, rng):
+        total = models.pre_noise_sum(model, transform, path)
+        without = total(inputs[:6], labels[:6])
+        assert np.isfinite(without).all()
+        largest = 0.0
+        for value in [None, *EXTREMES.values()]:
+            neighbour = inputs.copy()
+            if value is not None:
+                neighbour[6] = value
+            distance = np.linalg.norm(total(neighbour, labels) - without)
+            assert distance <= 1.0 + 1e-5, (value, distance)
+            if value is not None and not np.isfinite(value):
+                assert distance <= 1e-6  # contributes nothing, and takes nothing from the others
+            largest = max(largest, distance)
+        assert largest > 0.1  # the test sees contributions at all
+
+
+def test_the_sum_over_the_batch_through_jacobians_would_not_be_safe():
+    """Negative control: with `tape.jacobian` one infinite example wipes out all the others."""
+    model = _saturating_model()
+    inputs, labels = models.data(7, features=16)
+    inputs[6] = np.inf
+    with tf.GradientTape() as tape:
+        loss = models.per_example_loss()(labels, model(inputs))
+    jacobian = tape.jacobian(loss, model.trainable_variables)
+    assert np.isnan(jacobian[0].numpy()[:6]).all(axis=(1, 2)).any()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_shared_microbatches_move_the_sum_by_at_most_two(path, rng):
+    model = models.mlp()
+    inputs, labels = models.data(6)
+    for transform in _transforms(model.trainable_variables, rng):
+        total = models.pre_noise_sum(model, transform, path, num_microbatches=2)
+        before = total(inputs, labels)
+        for value in EXTREMES.values():
+            neighbour = inputs.copy()
+            neighbour[4] = value
+            assert np.linalg.norm(total(neighbour, labels) - before) <= 2.0 + 1e-5
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_opposite_examples_reach_both_bounds(path):
+    """The bounds 1 and 2 are tight: an example can push its microbatch from one end of the ball to the other."""
+    model = models.softmax_regression()
+    specs = [tf.TensorSpec(v.shape) for v in model.trainable_variables]
+    transform = core.FixedClip(1e-4).transform((), specs)
+    inputs, labels = models.data(4)
+    inputs[:] = inputs[0]
+    one = models.pre_noise_sum(model, transform, path)
+    assert np.linalg.norm(one(inputs[:3], labels[:3]) - one(inputs[:2], labels[:2])) > 0.999
+    two = models.pre_noise_sum(model, transform, path, num_microbatches=2)
+    pushed = inputs.copy()
+    pushed[0] *= -50.0
+    assert np.linalg.norm(two(pushed, labels) - two(inputs, labels)) > 1.5
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("batch_size", [0, 1, 2, 7])
+def test_sum_equals_the_oracle(path, batch_size, rng):
+    model = models.softmax_regression()
+    inputs, labels = models.data(batch_size)
+    records = models.softmax_gradients(model.get_weights(), inputs, labels)
+    shapes = [tuple(v.shape) for v in model.trainable_variables]
+    oracle = Oracle(shapes, noise_multiplier=0.0, divisor=1, initial_std=0.05, h2=0.1)
+    if batch_size:
+        oracle.step(records, [np.zeros(s) for s in shapes])  # a state that is not constant
+    a, b = oracle.transform()
+    transform = core.Transform(*([tf.constant(part, tf.float32) for part in parts] for parts in (a, b)))
+    expected = np.concatenate([part.ravel() for part in oracle.clipped_sum(records)])
+    ours = models.pre_noise_sum(model, transform, path)(inputs, labels)
+    np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_ghost_path_names_the_variable_without_a_rule(rng):
+    model = _recurrent_model()
+    transform = next(_transforms(model.trainable_variables, rng))
+    with pytest.raises(ValueError, match="lstm") as error:
+        models.pre_noise_sum(model, transform, "ghost")(*models.data(3, features=16))
+    assert 'gradient_path="auto"' in str(error.value)
+
+
+def test_eager_loss_without_a_rule_is_refused_whatever_the_data(rng):
+    model = _recurrent_model()
+    from adaclip_tf import DPAdaClipSGD
+
+    inputs, labels = models.data(3, features=16)
+    optimizer = DPAdaClipSGD(noise_multiplier=1.0)
+    with pytest.raises(ValueError, match="run_eagerly"):
+        models.fit(model, optimizer, inputs, labels, 3, run_eagerly=True)
+
+
+def test_a_variable_without_gradient_takes_part_with_gradient_zero():
+    used, unused = tf.Variable([1.0, 2.0]), tf.Variable([3.0])
+    transform = core.Transform([tf.zeros([2]), tf.constant([0.3])], [tf.ones([2]), tf.constant([0.1])])
+    for path in PATHS:
+
+        @tf.function
+        def total(x, path=path):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(x * used, axis=1)
+            variables = [used, unused]
+            return gradients.clipped_sum(loss, variables, tape, transform, path=path, num_microbatches=None).total
+
+        first, second = total(tf.zeros([4, 2]))
+        np.testing.assert_allclose(first, [0.0, 0.0])
+        np.testing.assert_allclose(second, [-4.0], rtol=1e-5)  # w = -3, clipped to -1, four times
