@@ -17,7 +17,7 @@ from typing import Any
 
 import dp_accounting
 
-from adaclip_tf import accounting
+from adaclip_tf import _validate, accounting
 
 _WIDTH = 88
 
@@ -56,6 +56,7 @@ def privacy_report(
     }
     count = accounting.count_steps(num_examples=num_examples, batch_size=batch_size, epochs=epochs, steps=steps)
     accounting.check_delta(delta, num_examples)
+    _validate.one_of("sampling", sampling, accounting.SAMPLINGS)
     epsilons: dict[str, dict[str, float | None]] = {}
     for kind in accounting.SAMPLINGS:
         training = accounting.training_event(sampling=kind, epochs=epochs, steps=steps, **arguments)
