@@ -68,8 +68,8 @@ class Lookup:
         start = (length * tf.range(self._n))[:, tf.newaxis]  # where the example's rows start
         place = start + tf.concat([tf.zeros([self._n, tf.minimum(length, 1)], tf.int32), tf.cumsum(is_new, 1)], 1)
         place = tf.scatter_nd(tf.reshape(start + order, [-1, 1]), tf.reshape(place, [-1]), [positions])
-        return tf.math.unsorted_segment_sum(values, place, positions)
+        return tf.scatter_nd(place[:, tf.newaxis], values, [positions, self._width])
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         values = self._rows.weigh(self._values, weights)
-        return tf.math.unsorted_segment_sum(values, self._indices, self._vocabulary)
+        return tf.scatter_nd(self._indices[:, tf.newaxis], values, [self._vocabulary, self._width])

@@ -29,6 +29,7 @@ class Handle:
         self._shape = shape
         self.rule = rule
 
+    @tf.autograph.experimental.do_not_convert
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         """|(g_k - a) / b|^2 over this variable, for every microbatch k.
 
@@ -42,6 +43,7 @@ class Handle:
         """
         return self._term.squared_norms(self._full(center), self._full(scale))
 
+    @tf.autograph.experimental.do_not_convert
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         """sum_k weights_k g_k in the variable's shape, float32. Weight 0 leaves a record out, NaNs and all."""
         weights = tf.reshape(tf.cast(weights, tf.float32), [-1])
@@ -71,6 +73,7 @@ class Plan:
     mixing: list[str] = dataclasses.field(default_factory=list)
 
 
+@tf.autograph.experimental.do_not_convert
 def analyse(
     gradients: Sequence[Any], variables: Sequence[tf.Variable], seed: tf.Tensor, num_microbatches: Any = None
 ) -> Plan:

@@ -59,14 +59,21 @@ class SumOfOuterProducts:
         if terms.is_scalar(center) and terms.is_scalar(scale) and self._gram_is_cheaper():
             return self._gram(center, scale)
         inner, outer = self._shape
+        flip = inner > outer  # batched products are faster with the longer side last
+        if flip:
+            center, scale = (self._transpose(value) for value in (center, scale))
 
         def norms(arrays: list[tf.Tensor]) -> tf.Tensor:
             x, dy = self._make(arrays)
-            return terms.direct_norms(tf.matmul(x, dy, transpose_a=True), center, scale)
+            gradients = tf.matmul(dy, x, transpose_a=True) if flip else tf.matmul(x, dy, transpose_a=True)
+            return terms.direct_norms(gradients, center, scale)
 
         floats = 2 * inner * outer + (self._length or 1) * (inner + outer)
         value = slices.map_examples(norms, self._arrays, self._n, floats)
         return SquaredNorms(value, value)
+
+    def _transpose(self, value: tf.Tensor) -> tf.Tensor:
+        return value if terms.is_scalar(value) else tf.transpose(tf.reshape(value, self._shape))
 
     def _gram_is_cheaper(self) -> bool:
         if self._length is None:

@@ -76,14 +76,12 @@ class Rows:
     def weigh(self, tensor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Every row times its microbatch's weight, and 0 where the weight is 0."""
         outer = self.label.outer
-        shape = tf.shape(tensor)
-        if outer == 1:
-            flat = tf.reshape(tensor, [self.n, tf.size(tensor) // tf.maximum(self.n, 1)])
-            weights = weights[:, tf.newaxis]
-        else:
-            flat = tf.reshape(tensor, [outer, self.n, tf.size(tensor) // (outer * tf.maximum(self.n, 1))])
-            weights = weights[tf.newaxis, :, tf.newaxis]
-        result = tf.reshape(tf.math.multiply_no_nan(flat, weights), shape)
+        if self.per_example == 1:
+            return tf.math.multiply_no_nan(tensor, tf.reshape(weights, [self.n] + [1] * (tensor.shape.rank - 1)))
+        floats = tf.size(tensor) // tf.maximum(outer * self.n, 1)
+        runs = tf.reshape(tensor, [outer, self.n, floats])
+        weighed = tf.math.multiply_no_nan(runs, tf.reshape(weights, [1, self.n, 1]))
+        result = tf.reshape(weighed, tf.shape(tensor))
         result.set_shape(tensor.shape)
         return result
 
