@@ -104,7 +104,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
     def noised_steps(self) -> int:
         """Noised steps that the weights have seen, by the optimizer's own count; 0 before it has state."""
         try:
-            return int(_unwrapped(self.model).noised_steps)
+            return int(_optimizer_of(self.model).noised_steps)
         except ValueError:
             return 0
 
@@ -122,7 +122,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
     # Keras's hooks.
 
     def on_train_begin(self, logs=None):
-        optimizer = _unwrapped(self.model)
+        optimizer = _optimizer_of(self.model)
         self._check(optimizer)
         if self.model.built:
             optimizer.build(self.model.trainable_variables)  # a lazily restored count must be there now
@@ -138,7 +138,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         self._batches_seen = 0
         self._at_end_of_epoch = None
         if self._batches_per_epoch:
-            releases = -(-self._batches_per_epoch // _unwrapped(self.model).accumulation_steps)
+            releases = -(-self._batches_per_epoch // _optimizer_of(self.model).accumulation_steps)
             end = self.noised_steps + releases
             self._at_end_of_epoch = self._epsilon_curve()(min(end, self._allowed or end))
 
@@ -180,7 +180,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
 
     def _epsilon_curve(self) -> curve.EpsilonCurve:
         """Built once, and again only if the optimizer's noise multiplier was changed."""
-        optimizer = _unwrapped(self.model)
+        optimizer = _optimizer_of(self.model)
         key = (float(optimizer.noise_multiplier), float(optimizer.microbatch_sensitivity))
         if self._curve is None or self._curve_key != key:
             self._curve = curve.EpsilonCurve(
@@ -227,7 +227,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         steps = self.noised_steps
         if self.statement_path is None or steps == 0:
             return
-        optimizer = _unwrapped(self.model)
+        optimizer = _optimizer_of(self.model)
         report = statement.privacy_report(
             noise_multiplier=float(optimizer.noise_multiplier),
             microbatch_sensitivity=float(optimizer.microbatch_sensitivity),
@@ -238,9 +238,9 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         statement.write_report(report, self.statement_path)
 
 
-def _unwrapped(model: Any) -> Any:
-    """The model's optimizer, without Keras's loss-scaling wrapper, if it is one that counts its steps."""
-    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+def _optimizer_of(model: Any) -> Any:
+    """The model's optimizer, if it is one that counts its noised steps."""
+    optimizer = model.optimizer
     if not hasattr(type(optimizer), "noised_steps"):
         raise ValueError(
             "PrivacyBudget needs an optimizer that counts its noised steps, DPAdaClipSGD or DPFixedClipSGD; "
