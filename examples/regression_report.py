@@ -45,8 +45,8 @@ def table(results: dict[str, Any]) -> str:
 
 
 def _cell(values: list[float]) -> str:
-    spread = np.std(values, ddof=1) if len(values) > 1 else float("nan")
-    return f"{np.mean(values):.2g} ({spread:.1g})"
+    spread = f" ({np.std(values, ddof=1):.1g})" if len(values) > 1 else ""
+    return f"{np.mean(values):.2g}{spread}"
 
 
 def draw(results: dict[str, Any], path: pathlib.Path) -> None:

@@ -62,10 +62,17 @@ def fake_results(adaclip, abadi):
 def test_slope_by_hand():
     assert regression_experiment.slope({10: [1.0], 100: [3.0, 17.0], 1000: [100.0], 9: [7.0]}) == pytest.approx(1)
     assert regression_experiment.slope({10: [2.0], 1000: [2.0]}) == pytest.approx(0)
+    assert np.isnan(regression_experiment.slope({10: [2.0]}))
 
 
 def test_the_papers_figure_passes_the_check():
-    regression_experiment.check(fake_results(lambda d: 0.002, lambda d: 3e-5 * d))
+    said = regression_experiment.check(fake_results(lambda d: 0.002, lambda d: 3e-5 * d))
+    assert said.startswith("ok: from d = 10 to 1000 the error of AdaCliP grows as d^0.00 up to 0.0022")
+
+
+def test_too_few_dimensions_are_not_a_figure():
+    results = {"excess_risk": {name: {1: [1.0], 10: [1.0]} for name in regression_experiment.METHODS}}
+    assert regression_experiment.check(results).startswith("not checked")
 
 
 @pytest.mark.parametrize(
