@@ -29,8 +29,7 @@ def positive_float32(name: str, value: Any) -> float:
     number = positive(name, value)
     if not FLOAT32_TINY <= number <= FLOAT32_MAX:
         raise ValueError(
-            f"`{name}` must lie between {FLOAT32_TINY:.3g} and {FLOAT32_MAX:.3g}, the range of float32; "
-            f"got {value!r}."
+            f"`{name}` must lie between {FLOAT32_TINY:.3g} and {FLOAT32_MAX:.3g}, the range of float32; got {value!r}."
         )
     return number
 

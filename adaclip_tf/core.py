@@ -73,9 +73,7 @@ class Moments(NamedTuple):
 
 def transform_records(records: Tensors, transform: Transform) -> list[tf.Tensor]:
     """w_k = (g_k - a) / b."""
-    return [
-        (tf.cast(record, tf.float32) - center) / scale for record, center, scale in zip(records, *transform)
-    ]
+    return [(tf.cast(record, tf.float32) - center) / scale for record, center, scale in zip(records, *transform)]
 
 
 def squared_norms(records: Tensors) -> tf.Tensor:
@@ -132,9 +130,7 @@ class Choice(Protocol):
     def transform(self, state: Any, specs: Sequence[Any]) -> Transform:
         """(a, b) for the coming step."""
 
-    def next_state(
-        self, state: Any, transform: Transform, mean: Tensors, noise_multiplier: Any, divisor: Any
-    ) -> Any:
+    def next_state(self, state: Any, transform: Transform, mean: Tensors, noise_multiplier: Any, divisor: Any) -> Any:
         """The state after a step that used `transform` and published the noised `mean`."""
 
 

@@ -56,8 +56,6 @@ class NoiseSource:
         """Float32 draws in each of `shapes`. The same `step` of the same source gives the same draws."""
         step_key = tf.random.experimental.stateless_fold_in(self._key, tf.cast(step, tf.int64))
         return [
-            tf.random.stateless_normal(
-                shape, tf.random.experimental.stateless_fold_in(step_key, index), alg="philox"
-            )
+            tf.random.stateless_normal(shape, tf.random.experimental.stateless_fold_in(step_key, index), alg="philox")
             for index, shape in enumerate(shapes)
         ]

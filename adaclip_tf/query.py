@@ -190,9 +190,7 @@ def _as_spec(leaf: Any) -> tf.TensorSpec:
             f"`record_specs` must be a nested structure of tf.TensorSpec; got the leaf {leaf!r}."
         ) from error
     if not spec.shape.is_fully_defined():
-        raise ValueError(
-            f"`record_specs` must have fully known shapes, because the state has them; got {leaf!r}."
-        )
+        raise ValueError(f"`record_specs` must have fully known shapes, because the state has them; got {leaf!r}.")
     if not spec.dtype.is_floating:
         raise ValueError(f"`record_specs` must have a floating dtype such as tf.float32; got {leaf!r}.")
     return spec
@@ -202,7 +200,5 @@ def _as_tensor(value: Any, spec: tf.TensorSpec) -> tf.Tensor:
     """A record's leaf in float32, with the shape that `spec` says."""
     tensor = tf.cast(tf.convert_to_tensor(value), tf.float32)
     if not tensor.shape.is_compatible_with(spec.shape):
-        raise ValueError(
-            f"a record must have the shapes of `record_specs`; got shape {tensor.shape} for {spec!r}."
-        )
+        raise ValueError(f"a record must have the shapes of `record_specs`; got shape {tensor.shape} for {spec!r}.")
     return tf.ensure_shape(tensor, spec.shape)

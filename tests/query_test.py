@@ -68,9 +68,7 @@ def test_agrees_with_the_oracle(options, rng):
         np.testing.assert_allclose(result, expected * mean, rtol=0, atol=1e-5 * np.abs(expected * mean).max())
     moments = state.choice_state
     np.testing.assert_allclose(moments.mean[0], truth.mean[0], atol=1e-5 * np.abs(truth.mean[0]).max())
-    np.testing.assert_allclose(
-        moments.variance[0], truth.variance[0], atol=1e-5 * np.abs(truth.variance[0]).max()
-    )
+    np.testing.assert_allclose(moments.variance[0], truth.variance[0], atol=1e-5 * np.abs(truth.variance[0]).max())
 
 
 def test_three_rounds_by_hand():
@@ -251,9 +249,7 @@ def test_state_survives_a_while_loop_of_many_rounds(rng):
     _, expected = run_rounds(eager, [list(records)] * 100)
     state = loop()
     start = graph.initial_global_state()
-    tf.nest.map_structure(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-6), state, expected
-    )
+    tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-6), state, expected)
     assert np.abs(state.choice_state.mean[0] - start.choice_state.mean[0]).max() > 1e-3
 
 
@@ -325,9 +321,7 @@ def test_inside_the_generic_keras_optimizer_in_eager_mode():
     truth = oracle.Oracle([(2,)], noise_multiplier=0.0, divisor=4.0, **options)
     x = np.zeros(2)
     for _ in range(5):
-        optimizer.minimize(
-            lambda: 0.5 * tf.reduce_sum(tf.square(variable - targets), axis=1), var_list=[variable]
-        )
+        optimizer.minimize(lambda: 0.5 * tf.reduce_sum(tf.square(variable - targets), axis=1), var_list=[variable])
         x -= 0.1 * truth.step([x - targets], [np.zeros(2)])[0]
     np.testing.assert_allclose(variable, x, rtol=1e-4)
     adapted = optimizer._global_state.choice_state
