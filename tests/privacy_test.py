@@ -1,5 +1,7 @@
 """Tests of the command line `python -m adaclip_tf.privacy`."""
 
+import doctest
+import pathlib
 import re
 import subprocess
 import sys
@@ -87,3 +89,10 @@ def test_as_a_program():
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 2
     assert result.stderr == "adaclip_tf.privacy: --batch_size is required; --help lists the flags.\n"
+
+
+def test_numbers_in_the_documentation():
+    page = pathlib.Path(__file__).parents[1] / "docs" / "privacy.md"
+    result = doctest.testfile(str(page), module_relative=False)
+    assert result.attempted >= 8
+    assert result.failed == 0
