@@ -181,6 +181,9 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
             raise ValueError("`tape` is required where `loss` is a tensor: the `tf.GradientTape` that recorded it.")
         self._check_strategy()
         loss, var_list, tape = _record(loss, var_list, tape)
+        _checks.check_loss(loss, self.num_microbatches)
+        with tf.init_scope():
+            self.build(var_list)
         if tf.executing_eagerly():
             # The backward pass becomes a graph, which the ghost rules can read.
             step = tf.function(lambda: self._private_gradients(loss, var_list, tape), autograph=False)
@@ -191,9 +194,6 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
 
     def _private_gradients(self, loss, var_list, tape):
         """g~ in the variables' dtypes, and whether it completes a logical batch."""
-        _checks.check_loss(loss, self.num_microbatches)
-        with tf.init_scope():
-            self.build(var_list)
         state = self._state()
         transform = self._choice.transform(state, self._specs)
         batch = gradients.clipped_sum(

@@ -77,14 +77,13 @@ def test_fixed_clip_is_tensorflow_privacys_optimizer():
 
 
 def test_every_way_of_training_gives_the_same_weights():
-    inputs, labels = models.data(12)
-    reference = models.fit(models.mlp(), _adaclip(), inputs, labels, batch_size=4, epochs=2)
+    inputs, labels = models.data(8)
+    reference = models.fit(models.mlp(), _adaclip(), inputs, labels, batch_size=4)
     loss = models.per_example_loss()
 
     def batches():
-        for _ in range(2):
-            for start in range(0, 12, 4):
-                yield tf.constant(inputs[start : start + 4]), tf.constant(labels[start : start + 4])
+        for start in (0, 4):
+            yield tf.constant(inputs[start : start + 4]), tf.constant(labels[start : start + 4])
 
     def with_tape(model, optimizer, x, y):
         with tf.GradientTape() as tape:
@@ -103,11 +102,11 @@ def test_every_way_of_training_gives_the_same_weights():
                 for x, y in batches():
                     run(model, optimizer, x, y)
                 assert _max_difference(model, reference) < 1e-5, (path, step, in_graph)
-        for arguments in ({"run_eagerly": True}, {"jit_compile": True}, {"steps_per_execution": 3}):
+        for arguments in ({"run_eagerly": True}, {"jit_compile": True}, {"steps_per_execution": 2}):
             model = models.mlp()
-            models.fit(model, _adaclip(gradient_path=path), inputs, labels, 4, 2, **arguments)
+            models.fit(model, _adaclip(gradient_path=path), inputs, labels, 4, **arguments)
             assert _max_difference(model, reference) < 1e-5, (path, arguments)
-            assert int(model.optimizer.noised_steps) == 6
+            assert int(model.optimizer.noised_steps) == 2
 
 
 @pytest.mark.parametrize("path", PATHS)
