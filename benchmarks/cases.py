@@ -1,0 +1,87 @@
+"""The models that the benchmark trains, with random data of the right shape: name -> (layers, data, batch size)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+layers = tf.keras.layers
+CLASSES = 10
+
+
+class Case(NamedTuple):
+    """One model. `build` returns (input, output) so that any Keras model class can be made from them."""
+
+    build: Callable[[], tuple[tf.Tensor, tf.Tensor]]
+    inputs: Callable[[np.random.Generator, int], np.ndarray]
+    batch_size: int
+
+
+def _features(width):
+    return lambda rng, batch: rng.normal(size=(batch, width)).astype(np.float32)
+
+
+def _chain(shape, *stack, dtype=tf.float32):
+    source = tf.keras.Input(shape, dtype=dtype)
+    out = source
+    for layer in stack:
+        out = layer(out)
+    return source, out
+
+
+def softmax():
+    """Softmax regression 784-10."""
+    return _chain([784], layers.Dense(CLASSES))
+
+
+def mlp(hidden=1000, width=60):
+    """The paper's MLP 60-1000-10."""
+    return _chain([width], layers.Dense(hidden, activation="relu"), layers.Dense(CLASSES))
+
+
+def cnn():
+    """The CNN of tensorflow-privacy's tutorial."""
+    return _chain(
+        [28, 28, 1],
+        layers.Conv2D(16, 8, strides=2, padding="same", activation="relu"),
+        layers.MaxPool2D(2, 1),
+        layers.Conv2D(32, 4, strides=2, padding="valid", activation="relu"),
+        layers.MaxPool2D(2, 1),
+        layers.Flatten(),
+        layers.Dense(32, activation="relu"),
+        layers.Dense(CLASSES),
+    )
+
+
+def embedding():
+    """A text classifier: vocabulary 10,000 x 64, length 128, average pooling."""
+    return _chain(
+        [128], layers.Embedding(10_000, 64), layers.GlobalAveragePooling1D(), layers.Dense(CLASSES), dtype=tf.int32
+    )
+
+
+def transformer():
+    """One transformer block of width 64 on sequences of 32, over an embedding of 1,000 tokens."""
+    source = tf.keras.Input([32], dtype=tf.int32)
+    hidden = layers.Embedding(1000, 64)(source)
+    attended = layers.MultiHeadAttention(4, 16)(hidden, hidden)
+    hidden = layers.LayerNormalization()(hidden + attended)
+    fed = layers.Dense(64)(layers.Dense(128, activation="relu")(hidden))
+    hidden = layers.LayerNormalization()(hidden + fed)
+    return source, layers.Dense(CLASSES)(layers.GlobalAveragePooling1D()(hidden))
+
+
+def _tokens(vocabulary, length):
+    return lambda rng, batch: rng.integers(0, vocabulary, size=(batch, length)).astype(np.int32)
+
+
+CASES = {
+    "softmax": Case(softmax, _features(784), 600),
+    "mlp": Case(mlp, _features(60), 600),
+    "cnn": Case(cnn, lambda rng, batch: rng.uniform(size=(batch, 28, 28, 1)).astype(np.float32), 250),
+    "embedding": Case(embedding, _tokens(10_000, 128), 256),
+    "transformer": Case(transformer, _tokens(1000, 32), 64),
+}

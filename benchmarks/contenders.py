@@ -1,0 +1,92 @@
+"""The ways of training that the benchmark compares: name -> a compiled model for a case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD
+from benchmarks import cases
+
+CLIP, NOISE, RATE = 1.0, 1.0, 0.1
+
+
+class NotApplicableError(Exception):
+    """This way of training can't train this model."""
+
+
+def _loss(reduction):
+    return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=reduction)
+
+
+def _plain(make_optimizer, reduction="none"):
+    def compile_model(case, batch_size):
+        model = tf.keras.Model(*case.build())
+        model.compile(make_optimizer(batch_size), _loss(reduction))
+        return model
+
+    return compile_model
+
+
+def _adaclip(path):
+    return _plain(
+        lambda batch_size: DPAdaClipSGD(
+            RATE, noise_multiplier=NOISE, expected_batch_size=batch_size, gradient_path=path, initial_std=1e-3
+        )
+    )
+
+
+def _fixed(batch_size):
+    return DPFixedClipSGD(RATE, l2_norm_clip=CLIP, noise_multiplier=NOISE, expected_batch_size=batch_size)
+
+
+def _tensorflow_privacy_optimizer(name):
+    def make(batch_size):
+        import tensorflow_privacy
+
+        cls = getattr(tensorflow_privacy, name)
+        return cls(l2_norm_clip=CLIP, noise_multiplier=NOISE, num_microbatches=batch_size, learning_rate=RATE)
+
+    return _plain(make)
+
+
+def _tensorflow_privacy_model(with_registry):
+    def compile_model(case, batch_size):
+        del batch_size
+        import tensorflow_privacy
+        from tensorflow_privacy.privacy.fast_gradient_clipping import layer_registry
+
+        source, out = case.build()
+        registry = None
+        if with_registry:
+            registry = layer_registry.make_default_layer_registry()
+            with_weights = [layer for layer in tf.keras.Model(source, out).layers if layer.trainable_variables]
+            missing = [layer.name for layer in with_weights if not registry.is_elem(layer)]
+            if missing:
+                raise NotApplicableError(f"no registry entry for {', '.join(missing)}")
+        model = tensorflow_privacy.DPModel(
+            l2_norm_clip=CLIP,
+            noise_multiplier=NOISE,
+            use_xla=False,
+            layer_registry=registry,
+            inputs=source,
+            outputs=out,
+        )
+        model.compile(tf.keras.optimizers.SGD(RATE), _loss("none"))
+        return model
+
+    return compile_model
+
+
+CONTENDERS: dict[str, Callable[[cases.Case, int], tf.keras.Model]] = {
+    "Keras SGD": _plain(lambda batch_size: tf.keras.optimizers.SGD(RATE), "sum_over_batch_size"),
+    "DPAdaClipSGD ghost": _adaclip("auto"),
+    "DPFixedClipSGD ghost": _plain(_fixed),
+    "DPAdaClipSGD jacobian": _adaclip("jacobian"),
+    "tfp DPKerasSGDOptimizer": _tensorflow_privacy_optimizer("DPKerasSGDOptimizer"),
+    "tfp VectorizedDPKerasSGDOptimizer": _tensorflow_privacy_optimizer("VectorizedDPKerasSGDOptimizer"),
+    "tfp DPModel": _tensorflow_privacy_model(with_registry=False),
+    "tfp DPModel, layer registry": _tensorflow_privacy_model(with_registry=True),
+}
+BASELINE, OURS = "Keras SGD", "DPAdaClipSGD ghost"
