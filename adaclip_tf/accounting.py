@@ -160,9 +160,7 @@ def optimizer_event(
     )
 
 
-def count_steps(
-    *, num_examples: int, batch_size: int, epochs: float | None = None, steps: int | None = None
-) -> int:
+def count_steps(*, num_examples: int, batch_size: int, epochs: float | None = None, steps: int | None = None) -> int:
     """`steps`, or ceil(epochs * n / B), exactly (no floating-point quotient that rounds up by a step)."""
     n, batch = _validate_batch(num_examples, batch_size)
     if (epochs is None) == (steps is None):
@@ -295,7 +293,5 @@ def _validate_batch(num_examples: int, batch_size: int) -> tuple[int, int]:
     n = _validate.positive_integer("num_examples", num_examples)
     batch = _validate.positive_integer("batch_size", batch_size)
     if batch > n:
-        raise ValueError(
-            f"`batch_size` must be at most `num_examples`; got batch_size={batch} and num_examples={n}."
-        )
+        raise ValueError(f"`batch_size` must be at most `num_examples`; got batch_size={batch} and num_examples={n}.")
     return n, batch

@@ -130,9 +130,7 @@ def split_budget(
     accounting.check_delta(delta, num_examples)
     noise = _least_noise(both, target, delta, accountant, examples_per_user, tolerance)
     event = both(noise)
-    total = accounting.epsilon_of(
-        event, delta=delta, accountant=accountant, examples_per_user=examples_per_user
-    )
+    total = accounting.epsilon_of(event, delta=delta, accountant=accountant, examples_per_user=examples_per_user)
     return BudgetSplit(pca_noise, noise, total, event)
 
 
@@ -152,9 +150,7 @@ def _least_noise(
 
     def search(make: accounting.Accountant, guess: float, factor: float, precision: float) -> float:
         def epsilon_at(z: float) -> float:
-            return accounting.epsilon_of(
-                event(z), delta=delta, accountant=make, examples_per_user=examples_per_user
-            )
+            return accounting.epsilon_of(event(z), delta=delta, accountant=make, examples_per_user=examples_per_user)
 
         return _solve(epsilon_at, target, guess, factor, precision)
 
@@ -166,16 +162,12 @@ def _least_noise(
         guess = 64.0  # of RDP, not of PLD
     if target < 100.0 * _COARSE_INTERVAL:
         return search("pld", guess, 1.2, tolerance)
-    coarse = functools.partial(
-        dp_accounting.pld.PLDAccountant, value_discretization_interval=_COARSE_INTERVAL
-    )
+    coarse = functools.partial(dp_accounting.pld.PLDAccountant, value_discretization_interval=_COARSE_INTERVAL)
     guess = search(coarse, guess, 1.2, tolerance)
     return search("pld", guess, 1.003, tolerance)
 
 
-def _solve(
-    epsilon_at: Callable[[float], float], target: float, guess: float, factor: float, tolerance: float
-) -> float:
+def _solve(epsilon_at: Callable[[float], float], target: float, guess: float, factor: float, tolerance: float) -> float:
     """The least z with epsilon_at(z) <= target, epsilon_at falling; brackets from `guess` by `factor`."""
     epsilon_at = functools.cache(epsilon_at)
     high, step = guess, factor

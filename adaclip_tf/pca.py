@@ -33,7 +33,6 @@ import os
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 from adaclip_tf import _validate, accounting
 
@@ -83,13 +82,13 @@ class PrivatePCA:
             )
         self._fits += 1
         noised = second_moments(x) + symmetric_noise(self._generator, dimensions, self.noise_multiplier)
-        values, vectors = linalg.eigh(noised, subset_by_index=[dimensions - self.num_components, dimensions - 1])
-        components = vectors.T[::-1]
+        values, vectors = np.linalg.eigh(noised)  # ascending
+        components = vectors.T[::-1][: self.num_components]
         # The sign of an eigenvector is arbitrary: make the entry that is largest in size positive.
         largest = np.argmax(np.abs(components), axis=1)
         signs = np.sign(components[np.arange(len(components)), largest])
         self.components_ = components * signs[:, None]
-        self.eigenvalues_ = values[::-1]
+        self.eigenvalues_ = values[::-1][: self.num_components]
         return self
 
     def transform(self, x: Any) -> np.ndarray:

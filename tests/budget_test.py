@@ -139,8 +139,9 @@ def test_several_steps_per_execution_never_overshoot(data):
     assert taken(model) == 4
 
 
-def test_a_logical_batch_is_one_step(data):
-    model = make_model(accumulation_steps=2)
+@pytest.mark.parametrize("steps_per_execution", [1, 2])
+def test_a_logical_batch_is_one_step(data, steps_per_execution):
+    model = make_model(steps_per_execution, accumulation_steps=2)
     history = fit(
         model,
         batches(data, steps=8, batch=BATCH // 2),
