@@ -22,10 +22,20 @@ _ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {
 def constant(tensor: tf.Tensor) -> np.ndarray | None:
     """The value of an integer `tensor` if the graph fixes it, else None."""
     op = tensor.op
+    if op.type == "StridedSlice":
+        return _one_entry(op)
     if op.type not in _ARITHMETIC or not tensor.dtype.is_integer:
         return tf.get_static_value(tensor)
     operands = [constant(operand) for operand in op.inputs]
     return None if any(operand is None for operand in operands) else _ARITHMETIC[op.type](*operands)
+
+
+def _one_entry(op: tf.Operation) -> np.ndarray | None:
+    """vector[i] of a constant vector."""
+    vector, begin = tf.get_static_value(op.inputs[0]), tf.get_static_value(op.inputs[1])
+    if vector is None or begin is None or len(begin) != 1 or op.get_attr("shrink_axis_mask") != 1:
+        return tf.get_static_value(op.outputs[0])
+    return np.asarray(vector)[int(begin[0])]
 
 
 def axes(tensor: tf.Tensor, rank: int) -> list[int] | None:

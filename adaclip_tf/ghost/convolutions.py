@@ -125,7 +125,8 @@ class _Grouped:
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         image, out = self._images.weighted(weights)
         if self._geometry.op_type != "Conv2DBackpropFilter":
-            return self._geometry.kernel_gradient(image, out)
+            # The depthwise op leaves its output uninitialised for an empty batch.
+            return tf.where(self._n > 0, self._geometry.kernel_gradient(image, out), 0.0)
         # TensorFlow has no grouped kernel gradient on the CPU.
         factors = self._factors([image[:, tf.newaxis], out[:, tf.newaxis]])
         return self._in_kernel_order(tf.einsum("epkgc,epgd->kcgd", *factors)[tf.newaxis])

@@ -76,12 +76,12 @@ class Context:
         if num_microbatches is None:
             num_microbatches = tf.shape(seed)[0] if batch is None else batch
         self.n = tf.convert_to_tensor(num_microbatches, tf.int32)
-        self.static_n = tf.get_static_value(self.n)
-        if self.static_n is not None:
-            self.static_n = int(self.static_n)
+        static = _graph.constant(self.n)
+        self.static_n: int | None = None if static is None else int(static)
         self.microbatch_size = _microbatch_size(self.n, self.static_n, seed)
         self.labels: dict[Any, Label] = {}
         self.checks: list[Check] = []
+        self.checked: dict[Any, tf.Tensor] = {}  # tensors behind assertions, shared by a layer's kernel and bias
         self._asserted: dict[int, tf.Operation] = {}
         self._indices: dict[Any, int] = {}
 

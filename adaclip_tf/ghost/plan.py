@@ -133,6 +133,8 @@ def _term(ctx: Context, gradient: Any, variable: tf.Variable) -> tuple[Term, str
         return _transposed(ctx, op, variable)
     if op.type in _SEVERAL:
         raise Unknown(f"{_graph.describe(op)} adds up several contributions (the variable is used more than once)")
+    if isinstance(label, Lead) and ctx.static_n == 1:
+        return terms.PerExample(tf.cast(gradient, tf.float32)[tf.newaxis]), op.type  # there is but one record
     if op.type not in rules.REGISTRY or gradient.value_index != 0:
         raise Unknown(f"{_graph.describe(op)} has no rule for a variable's gradient")
     if isinstance(label, Lead):

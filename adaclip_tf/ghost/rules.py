@@ -57,6 +57,13 @@ def one_lead(ctx: Context, op: tf.Operation, candidates: tuple[int, int]) -> int
 
 def checked(ctx: Context, label: Lead, tensor: tf.Tensor, rows: Rows) -> tf.Tensor:
     """`tensor`, once the run-time facts behind `label` are checked."""
+    key = (tensor.ref(), label)
+    if key not in ctx.checked:
+        ctx.checked[key] = _assert_rows(ctx, label, tensor, rows)
+    return ctx.checked[key]
+
+
+def _assert_rows(ctx: Context, label: Lead, tensor: tf.Tensor, rows: Rows) -> tf.Tensor:
     assertions = ctx.assertions(label)
     if rows.per_example is not None:
         static = tensor.shape[0]

@@ -8,6 +8,8 @@ import tensorflow as tf
 
 # Bytes that one layer's per-example gradients may take at a time.
 BUDGET = 64 * 2**20
+# Up to this multiple of the activations they are computed from, no slices are made.
+_MODEST = 4
 
 
 def map_examples(
@@ -26,7 +28,7 @@ def map_examples(
     """
     length = max(1, BUDGET // (4 * max(1, floats_per_example)))
     static = tf.get_static_value(n)
-    if static is not None and static <= length:
+    if (static is not None and static <= length) or floats_per_example <= _MODEST * _floats(arrays):
         return function(list(arrays))
     length = tf.minimum(length, n)
     rest = [] if width is None else [width]
@@ -46,6 +48,12 @@ def map_examples(
         parallel_iterations=1,
     )
     return results
+
+
+def _floats(arrays: Sequence[tf.Tensor]) -> int:
+    """The size of one example's part of `arrays`, which are in memory anyway; 0 if not known."""
+    sizes = [array.shape[1:].num_elements() for array in arrays]
+    return 0 if None in sizes else sum(sizes)
 
 
 def _slice(array: tf.Tensor, start: tf.Tensor, length: tf.Tensor) -> tf.Tensor:

@@ -1,0 +1,236 @@
+"""Models in which the rows of a gradient are not the examples', or a variable has no single rule.
+
+Each must be left unrecognised or be exact: never silently wrong. The reference is the Jacobian of the
+losses of one batch, which is right even where examples mix.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.ghost.reference import Case
+
+N, F = 4, 4  # square, so that a wrong axis does not show in the shapes
+
+
+def matmul_loss(y):
+    return tf.reduce_sum(tf.square(y - tf.cos(tf.range(y.shape[-1], dtype=tf.float32))), axis=-1)
+
+
+def tied(x, w, v):
+    return matmul_loss(tf.nn.tanh(x @ w) @ tf.transpose(w) @ v)
+
+
+def called_twice(x, w, v):
+    return matmul_loss(tf.nn.tanh(tf.nn.tanh(x @ w) @ w) @ v)
+
+
+def regularised(x, w, v):
+    return matmul_loss(x @ w @ v) + tf.reduce_sum(w * w) * 0.1
+
+
+def weight_norm(x, w, v):
+    return matmul_loss(x @ (w / tf.norm(w)) @ v)
+
+
+def minus_mean(x, w, v):
+    y = x @ w
+    return matmul_loss((y - tf.reduce_mean(y, axis=0)) @ v)
+
+
+def divided_by_batch_maximum(x, w, v):
+    y = x @ w
+    return matmul_loss(y / (1.0 + tf.reduce_max(tf.abs(y), axis=0)) @ v)
+
+
+def permuted(x, w, v):
+    return matmul_loss(tf.gather(x @ w, [1, 0, 3, 2]) @ v)
+
+
+def reversed_batch(x, w, v):
+    return matmul_loss(tf.reverse(x @ w, [0]) @ v)
+
+
+def rolled(x, w, v):
+    return matmul_loss(tf.roll(x @ w, 1, axis=0) @ v)
+
+
+def strided_reversed(x, w, v):
+    return matmul_loss((x @ w)[::-1] @ v)
+
+
+def transposed_batch(x, w, v):
+    return matmul_loss(tf.transpose(tf.transpose(x) @ w) @ v)
+
+
+def attention_over_the_batch(x, w, v):
+    y = x @ w
+    return matmul_loss(tf.nn.softmax(y @ tf.transpose(y)) @ y @ v)
+
+
+def shifted_pairs(x, w, v):
+    y = x @ w
+    return matmul_loss(tf.concat([y[1:], y[:1]], axis=0) @ v)
+
+
+def merged_rows(x, w, v):
+    y = tf.reshape(x @ w, [-1, 2 * F])
+    return matmul_loss(tf.reshape(y @ tf.linalg.diag(tf.range(2.0 * F)), [-1, F]) @ v)
+
+
+def cumulative(x, w, v):
+    return matmul_loss(tf.cumsum(x @ w, axis=0) @ v)
+
+
+def conditional(x, w, v):
+    y = x @ w
+    return matmul_loss(tf.cond(tf.reduce_sum(x) > 0.0, lambda: y, lambda: -y) @ v)
+
+
+def loop(x, w, v):
+    _, y = tf.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, tf.nn.tanh(y @ v)), (0, x @ w))
+    return matmul_loss(y)
+
+
+def function_call(x, w, v):
+    return matmul_loss(tf.function(lambda y: tf.nn.tanh(y @ v))(x @ w))
+
+
+def clipped_gradient(x, w, v):
+    @tf.custom_gradient
+    def clip(y):
+        return y, lambda dy: tf.clip_by_value(dy, -0.1, 0.1)
+
+    return matmul_loss(clip(x @ w) @ v)
+
+
+def shifted_gradient(x, w, v):
+    @tf.custom_gradient
+    def shift(y):
+        return tf.identity(y), lambda dy: dy + 0.5
+
+    return matmul_loss(shift(x @ w) @ v)
+
+
+def outer_broadcast(x, w, v):
+    y = x @ w
+    return matmul_loss(tf.reduce_sum(y[tf.newaxis] * x[:, tf.newaxis], axis=1) @ v)
+
+
+def batch_as_features(x, w, v):
+    return matmul_loss(tf.matmul(x @ w, x, transpose_a=True) @ v)
+
+
+def einsum_over_the_batch(x, w, v):
+    y = x @ w
+    return matmul_loss(tf.einsum("bf,cf->bc", y, y) @ v)
+
+
+def batch_norm(x, w, v):
+    y, *_ = tf.compat.v1.nn.fused_batch_norm((x @ w)[:, tf.newaxis, tf.newaxis], tf.ones([F]), tf.zeros([F]))
+    return matmul_loss(y[:, 0, 0] @ v)
+
+
+MIXING = [minus_mean, divided_by_batch_maximum, batch_norm, attention_over_the_batch]
+ROWS_MOVE = [permuted, reversed_batch, rolled, strided_reversed, transposed_batch, shifted_pairs, merged_rows]
+ROWS_MOVE += [cumulative, outer_broadcast, batch_as_features, einsum_over_the_batch]
+SEVERAL_USES = [tied, called_twice, regularised, weight_norm]
+CONTROL_FLOW = [conditional, loop, function_call]
+NOT_LINEAR = [clipped_gradient, shifted_gradient]
+
+
+def case_of(loss, rng):
+    w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
+    v = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="v")
+    return Case(lambda x: loss(x, w, v), [w, v], tf.TensorSpec([None, F]), rng)
+
+
+@pytest.mark.parametrize("loss", MIXING + ROWS_MOVE + SEVERAL_USES + CONTROL_FLOW, ids=lambda loss: loss.__name__)
+def test_unrecognised_or_exact(loss, rng):
+    case = case_of(loss, rng)
+    x = rng.normal(size=[N, F]).astype(np.float32)
+    case.check(x, records=case.jacobian(x), all_recognised=False)
+    assert 0 in case.plan.unrecognised
+    assert "w:0: " in case.plan.unrecognised[0]
+    if loss in [*CONTROL_FLOW, permuted, rolled]:
+        assert " op '" in case.plan.unrecognised[0]
+
+
+@pytest.mark.parametrize("loss", NOT_LINEAR, ids=lambda loss: loss.__name__)
+def test_gradients_that_are_not_linear_in_the_seed_are_unrecognised(loss, rng):
+    case = case_of(loss, rng)
+    case.ghost(rng.normal(size=[N, F]).astype(np.float32), np.ones(N, np.float32))
+    assert 0 in case.plan.unrecognised
+    assert 1 in case.plan.recognised  # v comes before the odd gradient
+
+
+@pytest.mark.parametrize("loss", MIXING[:3], ids=lambda loss: loss.__name__)
+def test_mixing_is_told(loss, rng):
+    case = case_of(loss, rng)
+    case.ghost(rng.normal(size=[N, F]).astype(np.float32), np.ones(N, np.float32))
+    assert case.plan.mixing
+
+
+def test_batch_normalization_is_told_as_mixing(rng):
+    layers = tf.keras.layers
+    for model in (
+        tf.keras.Sequential([layers.Dense(3, input_shape=[2]), layers.BatchNormalization(), layers.Dense(1)]),
+        tf.keras.Sequential(
+            [layers.Conv2D(3, 2, input_shape=[4, 4, 1]), layers.BatchNormalization(), layers.Flatten()]
+        ),
+    ):
+        spec = tf.TensorSpec(model.input_shape)
+        case = Case(lambda x, m=model: matmul_loss(m(x, training=True)), model.trainable_variables, spec, rng)
+        case.ghost(rng.normal(size=[5, *spec.shape[1:]]).astype(np.float32), np.ones(5, np.float32))
+        assert case.plan.mixing
+        assert {0, 1} <= set(case.plan.unrecognised)
+
+
+@pytest.mark.parametrize("cell", [tf.keras.layers.LSTM, tf.keras.layers.GRU, tf.keras.layers.SimpleRNN])
+def test_recurrent_layers_fall_back_and_the_rest_does_not(cell, rng):
+    model = tf.keras.Sequential([tf.keras.Input([3, 2]), cell(3), tf.keras.layers.Dense(2)])
+    case = Case(lambda x: matmul_loss(model(x)), model.trainable_variables, tf.TensorSpec([None, 3, 2]), rng)
+    case.check(rng.normal(size=[3, 3, 2]).astype(np.float32), all_recognised=False)
+    assert set(case.plan.unrecognised) == {0, 1, 2}
+    assert set(case.plan.recognised) == {3, 4}
+
+
+def test_time_major_is_unrecognised_or_exact(rng):
+    dense = tf.keras.layers.Dense(4)
+    dense.build([None, 4])
+
+    def loss(x):
+        y = tf.transpose(dense(tf.transpose(x, [1, 0, 2])), [1, 0, 2])
+        return tf.reduce_sum(tf.square(y), axis=[1, 2])
+
+    case = Case(loss, dense.trainable_variables, tf.TensorSpec([None, 4, 4]), rng)
+    case.check(rng.normal(size=[4, 4, 4]).astype(np.float32), all_recognised=False)
+    assert 0 in case.plan.unrecognised
+
+
+def test_rows_that_only_the_run_can_count_are_checked_in_the_run(rng):
+    w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
+
+    def loss(x):
+        y = tf.reshape(x @ w, [tf.shape(x)[0] // 2, -1])  # pairs of examples in one row, if the batch is even
+        return matmul_loss(tf.reshape(tf.nn.softmax(y), [-1, F]))
+
+    case = Case(loss, [w], tf.TensorSpec([None, None]), rng)
+    case.spec = tf.TensorSpec([None, F])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="split evenly"):
+        case.ghost(rng.normal(size=[N, F]).astype(np.float32), np.ones(N, np.float32))
+
+
+def test_microbatches_that_do_not_divide_the_batch_fail_in_the_run(rng):
+    w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
+    case = Case(lambda x: matmul_loss(x @ w), [w], tf.TensorSpec([None, F]), rng, num_microbatches=3)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        case.ghost(rng.normal(size=[4, F]).astype(np.float32), np.ones(3, np.float32))
+
+
+def test_unconnected_variables_are_in_neither_dict(rng):
+    w, v = (tf.Variable(rng.normal(size=[F, F]).astype(np.float32)) for _ in range(2))
+    case = Case(lambda x: matmul_loss(x @ w), [v, w], tf.TensorSpec([None, F]), rng)
+    case.check(rng.normal(size=[N, F]).astype(np.float32))
+    assert case.plan.unconnected == [0]
+    assert list(case.plan.recognised) == [1]
