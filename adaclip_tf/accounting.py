@@ -35,7 +35,8 @@ which is below that of PoissonSampled(q, Gaussian(z/2)), the event used here and
 last step was checked on a grid of q, z and the accountant's orders; tests/accounting_test.py repeats it).
 
 Post-processing, which costs nothing: momentum, learning-rate schedules, AdaCliP's means and variances,
-un-transforming. Gradient accumulation: the batch is the logical one, and its one release is one step.
+un-transforming. Gradient accumulation: the batch is the logical one, and its one release is one step. No
+example may occur in it twice: one Poisson draw cut into parts, or parts of one epoch.
 """
 
 from __future__ import annotations

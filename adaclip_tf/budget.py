@@ -130,6 +130,12 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         if self.target_epsilon is not None:
             self._allowed = epsilon_curve.largest_steps(self.target_epsilon)
         self._batches_per_epoch = self.params.get("steps")
+        if (self._batches_per_epoch or 0) % optimizer.accumulation_steps:
+            raise ValueError(
+                f"An epoch has {self._batches_per_epoch} batches, which is not a multiple of the optimizer's "
+                f"`accumulation_steps`={optimizer.accumulation_steps}: a logical batch would span two epochs, and "
+                "could hold an example twice."
+            )
         batches = int(getattr(self.model, "_steps_per_execution", None) or 1)
         batches = min(batches, self._batches_per_epoch or batches)
         self._steps_per_call = -(-batches // optimizer.accumulation_steps)

@@ -11,6 +11,7 @@ is split here: what one release costs is computed once, and `curve(steps)` only 
 
 from __future__ import annotations
 
+import copy
 import functools
 from typing import Callable
 
@@ -57,8 +58,8 @@ class EpsilonCurve:
         _validate.positive_integer("examples_per_user", examples_per_user)
         self._delta = accounting.check_delta(delta, num_examples)
         self._group = examples_per_user
+        self._events = (release, other_event)
         self._accountant = accountant
-        self._arguments = (release, other_event)
         self._compose = _COMPOSERS[accountant](release, other_event)
         self._count = functools.partial(
             accounting.release_count, num_examples=num_examples, batch_size=batch_size, sampling=sampling
@@ -88,9 +89,9 @@ class EpsilonCurve:
         """A first guess that is within the target. RDP's epsilon is above PLD's, and quick."""
         if self._accountant == "rdp":
             return 0
-        quick = EpsilonCurve.__new__(EpsilonCurve)
-        quick.__dict__.update(self.__dict__, _accountant="rdp", _compose=_RdpComposer(*self._arguments))
-        quick._of_count = functools.lru_cache(maxsize=1024)(quick._compute)
+        quick = copy.copy(self)
+        quick._accountant, quick._compose = "rdp", _RdpComposer(*self._events)
+        quick._of_count = functools.cache(quick._compute)
         guess = quick.largest_steps(target)
         return guess if self(guess) <= target else 0
 

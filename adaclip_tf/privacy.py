@@ -64,6 +64,8 @@ def _check_flags(rest: Sequence[str]) -> None:
     for one, other in (("epochs", "steps"), ("noise_multiplier", "target_epsilon")):
         if (FLAGS[one].value is None) == (FLAGS[other].value is None):
             raise ValueError(f"Give either --{one} or --{other}.")
+    if FLAGS.plot and not os.path.isdir(os.path.dirname(os.path.abspath(FLAGS.plot))):
+        raise ValueError(f"--plot={FLAGS.plot} is in a directory that does not exist.")
     if FLAGS.microbatch_size < 1:
         raise ValueError(f"--microbatch_size must be 1 or more; got {FLAGS.microbatch_size}.")
 
@@ -92,7 +94,7 @@ def _run() -> str:
     return "\n".join(lines)
 
 
-def plot_epsilon(path: str, *, steps: int, points: int = 24, **arguments) -> None:
+def plot_epsilon(path: str, *, steps: int, points: int = 16, **arguments) -> None:
     """Draws epsilon against epochs for both accountants; `arguments` as for `curve.EpsilonCurve`."""
     import matplotlib
 

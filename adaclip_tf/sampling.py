@@ -13,6 +13,8 @@ Edge cases.
 | a new epoch, or any new iterator     | fresh draws, never a replay; with `seed`, fresh but reproducible   |
 | tf.random.set_seed / np.random.seed  | no effect: the key comes from the operating system                 |
 | data larger than memory              | only the rows that were drawn are read                             |
+| accumulation_steps=K                 | ONE draw with q, cut into K parts: K draws with q / K would be     |
+|                                      | another mechanism, in which an example can count several times     |
 
 Rows of a batch are in ascending order of their index. That says nothing that the set itself does not.
 """
@@ -36,6 +38,7 @@ def poisson_batches(
     steps: int | None = None,
     seed: int | None = None,
     num_examples: int | None = None,
+    accumulation_steps: int = 1,
 ) -> tf.data.Dataset:
     """Batches by true Poisson sampling, as a dataset that `model.fit` takes.
 
@@ -51,16 +54,17 @@ def poisson_batches(
         `shape` and a `dtype` that is indexed by a vector of row numbers in ascending order: numpy arrays and
         memory maps, h5py data sets. They are held, not copied. Or a function from such a vector to the
         rows, for everything else.
-      expected_batch_size: q n, the mean size of a batch.
-      steps: batches per iteration, so per epoch of `fit`; n / expected_batch_size, rounded up, if None.
+      expected_batch_size: q n, the mean size of a logical batch.
+      steps: logical batches per iteration, so per epoch of `fit`; n / expected_batch_size, rounded up, if None.
       seed: None, the right value for training: draws from the operating system's entropy. An integer makes them
         reproducible, for tests only: the amplification that is accounted for holds against those who do not know
         who was drawn.
       num_examples: n; needed where `arrays` is a function.
+      accumulation_steps: the optimizer's. Each logical batch comes in this many parts, one after another.
 
     Returns:
-      A dataset of known cardinality `steps` and with one element spec (the batch dimension is None), so that
-      training does not retrace for each size.
+      A dataset of known cardinality, `steps` times `accumulation_steps`, and with one element spec (the batch
+      dimension is None), so that training does not retrace for each size.
     """
     load, n = _loader(arrays, num_examples)
     size = _validate.positive_integer("expected_batch_size", expected_batch_size)
@@ -69,6 +73,7 @@ def poisson_batches(
             f"`expected_batch_size` must be at most the number of examples, {n}; got {expected_batch_size!r}."
         )
     length = _validate.positive_integer("steps", -(-n // size) if steps is None else steps)
+    parts = _validate.positive_integer("accumulation_steps", accumulation_steps)
     first = _map(np.asarray, load(np.arange(1)))
     empty = _map(lambda row: row[:0], first)
     iterations = itertools.count()
@@ -76,12 +81,12 @@ def poisson_batches(
     def batches() -> Iterator[Any]:
         generator = _generator(seed, next(iterations))
         for _ in range(length):
-            indices = draw(generator, n, size / n)
-            yield _checked(load(indices), len(indices)) if len(indices) else empty
+            for indices in np.array_split(draw(generator, n, size / n), parts):
+                yield _checked(load(indices), len(indices)) if len(indices) else empty
 
     spec = _map(lambda row: tf.TensorSpec([None, *row.shape[1:]], row.dtype), first)
     dataset = tf.data.Dataset.from_generator(batches, output_signature=spec).prefetch(1)
-    return dataset.apply(tf.data.experimental.assert_cardinality(length))
+    return dataset.apply(tf.data.experimental.assert_cardinality(length * parts))
 
 
 def draw(generator: np.random.Generator, num_examples: int, probability: float) -> np.ndarray:

@@ -7,6 +7,7 @@ assumptions, and what lies outside.
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import math
 import os
@@ -83,6 +84,7 @@ def privacy_report(
         "guarantee": epsilons[sampling],
         "includes_other_event": None if other_event is None else repr(other_event),
         "event": described,
+        "computed_by": f"dp_accounting {importlib.metadata.version('dp-accounting')}",
     }
 
 
@@ -107,6 +109,7 @@ def describe(report: dict[str, Any]) -> str:
         _epsilon_table(report),
         "This rests on:\n" + _bullets(_assumptions(report)),
         "It does not cover:\n" + _bullets(_NOT_COVERED),
+        f"Computed by {report['computed_by']}.",
     ]
     return "\n\n".join(sections) + "\n"
 

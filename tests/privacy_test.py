@@ -26,6 +26,7 @@ def test_prints_both_accountants_side_by_side(capsys):
     both = [accounting.epsilon(**ARGUMENTS, noise_multiplier=3, accountant=name) for name in ("rdp", "pld")]
     line = next(line for line in out.splitlines() if "<- this run" in line)
     assert [float(number) for number in re.findall(r"\d+\.\d+", line)] == pytest.approx(both, abs=5e-5)
+    assert "Computed by dp_accounting" in out
     assert "This rests on:" in out
     assert "It does not cover:" in out
 

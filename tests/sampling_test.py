@@ -66,6 +66,16 @@ def test_sampling_law_rejects_other_samplings(rng):
     assert p_values(in_blocks)["pairs"] < 1e-6
 
 
+def test_parts_of_a_logical_batch_are_one_draw():
+    options = {"expected_batch_size": 20, "steps": 30, "seed": 4}
+    whole = rows(sampling.poisson_batches(np.arange(50), **options))
+    parts = sampling.poisson_batches(np.arange(50), **options, accumulation_steps=3)
+    assert parts.cardinality() == 90
+    parts = rows(parts)
+    assert [[*a, *b, *c] for a, b, c in zip(parts[::3], parts[1::3], parts[2::3])] == whole  # so nobody is in two parts
+    assert max(len(part) for part in parts) <= max(len(batch) for batch in whole) / 3 + 1
+
+
 def test_every_row_is_drawn_at_most_once_and_in_order():
     for drawn in rows(sampling.poisson_batches(np.arange(50), expected_batch_size=25, steps=40, seed=3)):
         assert drawn == sorted(set(drawn))
