@@ -54,10 +54,23 @@ def shape_of_shape(tensor: tf.Tensor) -> list[int | None] | None:
         return dimensions(op.inputs[tensor.value_index])
     if op.type in ("Identity", "Cast"):
         return shape_of_shape(op.inputs[0])
+    if op.type == "StridedSlice":
+        return _sliced_shape(op)
     if op.type == "DynamicStitch":  # how gradients of reductions compute a shape with 1s in it
         count = len(op.inputs) // 2
         return _stitched([constant(i) for i in op.inputs[:count]], [shape_of_shape(d) for d in op.inputs[count:]])
     return None
+
+
+def _sliced_shape(op: tf.Operation) -> list[int | None] | None:
+    """shape[begin:end] of a partly known shape vector: the batch dimensions in gradients of batched products."""
+    shape = shape_of_shape(op.inputs[0])
+    ends = [tf.get_static_value(tensor) for tensor in op.inputs[1:]]
+    others = ("shrink_axis_mask", "new_axis_mask", "ellipsis_mask")
+    if shape is None or any(end is None or len(end) != 1 for end in ends) or any(map(op.get_attr, others)):
+        return None
+    begin, end, stride = (int(value[0]) for value in ends)
+    return shape[None if op.get_attr("begin_mask") else begin : None if op.get_attr("end_mask") else end : stride]
 
 
 def _stitched(indices: Sequence[Any], parts: Sequence[list[int | None] | None]) -> list[int | None] | None:

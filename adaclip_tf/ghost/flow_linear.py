@@ -25,12 +25,13 @@ def reduced_axes(op: tf.Operation) -> tuple[set[int], set[int]]:
         return set(static), set()
     indices = op.inputs[1]
     source = indices.op
-    if source.type != "BroadcastGradientArgs" or not op.get_attr("keep_dims"):
+    if source.type != "BroadcastGradientArgs":
         return set(), set(range(total))
-    shape = _graph.shape_of_shape(source.inputs[indices.value_index])
-    if shape is None or len(shape) > total:
+    shapes = [_graph.shape_of_shape(tensor) for tensor in source.inputs]
+    shape, other = shapes[indices.value_index], shapes[1 - indices.value_index]
+    if shape is None or other is None:
         return set(), set(range(total))
-    offset = total - len(shape)
+    offset = max(len(shape), len(other)) - len(shape)
     certain = set(range(offset)) | {axis + offset for axis, extent in enumerate(shape) if extent == 1}
     return certain, {axis + offset for axis, extent in enumerate(shape) if extent is None}
 

@@ -194,7 +194,7 @@ def _einsum(ctx: Context, op: tf.Operation, size: int) -> Term:
     contracted = [c for c in first if c in second and c not in output]
     rows_first = [c for c in first if c in output]
     rows_second = [c for c in second if c in output]
-    if letter not in contracted or contracted[0] not in (first[0], second[0]):
+    if letter not in contracted:
         raise Unknown("does not sum over the examples of both operands")
     if (
         sorted(rows_first + rows_second) != sorted(output)

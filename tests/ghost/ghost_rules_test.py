@@ -99,13 +99,18 @@ def test_an_eager_forward_pass(rng):
         check_norms(result, g, center, scale, "eager")
 
 
-def test_xla_gives_the_same(rng):
+@pytest.mark.parametrize("in_slices", [False, True])
+def test_xla_gives_the_same(in_slices, rng, monkeypatch):
+    if in_slices:
+        monkeypatch.setattr(slices, "BUDGET", 3000)
+        monkeypatch.setattr(slices, "_MODEST", 0)
     model = tf.keras.Sequential(
         [tf.keras.Input([6, 6, 1]), layers.Conv2D(2, 3), layers.Reshape([8, 4]), layers.Dense(3), layers.Flatten()]
     )
     case = Case(lambda x: squared_error(model(x)), model.trainable_variables, tf.TensorSpec([None, 6, 6, 1]), rng)
     x, ones = normal(rng, 3, 6, 6, 1), np.ones(3, np.float32)
-    compiled = tf.function(case._ghost, autograph=False, jit_compile=True)
+    signature = [case.spec, tf.TensorSpec([None])]  # the batch is only known to the compiler, as in `fit`
+    compiled = tf.function(case._ghost, signature, autograph=False, jit_compile=True)
     for result, reference in zip(tf.nest.flatten(compiled(x, ones)), tf.nest.flatten(case.ghost(x, ones))):
         np.testing.assert_allclose(result, reference, rtol=1e-4, atol=1e-6)
 
