@@ -25,7 +25,7 @@ unit ball: by up to 2, not 1, so `microbatch_sensitivity=2` and the event is tha
 besides is that removing an example leaves the other microbatches as they were. Examples that are
 Poisson-sampled one by one and then grouped by position do not have this (every later group
 shifts by one): nothing is proven for them. It holds for groups that are fixed beforehand and sampled as
-wholes. For these, with u and u' the group's clipped gradients with and without the example,
+wholes. For these, if q <= 1/2, with u and u' the group's clipped gradients with and without the example,
 
     (P, P') = ((1-q) N(0) + q N(u), (1-q) N(0) + q N(u'))
             = 1/2 ((1-2q) N(0) + 2q N(u), N(0)) + 1/2 (N(0), (1-2q) N(0) + 2q N(u')),

@@ -179,7 +179,7 @@ def _assumptions(report: dict[str, Any]) -> list[str]:
             "Microbatches whose grouping does not depend on which examples are present: groups fixed "
             "beforehand and sampled as wholes, or batches of fixed size. Examples that are Poisson-sampled "
             "one by one and then grouped by position do NOT satisfy this, and nothing is proven for them. "
-            "For whole groups the RDP figure is a proven bound; the PLD figure is not."
+            "For whole groups and q <= 1/2 the RDP figure is a proven bound; the PLD figure is not."
         )
     lines.append(
         f"A divisor B = {report['batch_size']:,} and a training-set size n = {report['num_examples']:,} "
