@@ -325,6 +325,25 @@ def test_private_metrics_in_graph_and_eager_mode():
     np.testing.assert_allclose(fixed.private_metrics()["noise_norm"], 2.0 * np.sqrt(15) / 4, rtol=1e-6)
 
 
+def test_private_state_is_by_name_and_in_the_variables_shapes():
+    inputs, labels = models.data(8)
+    optimizer = _adaclip(noise_multiplier=1.0)
+    model = models.fit(models.mlp(), optimizer, inputs, labels, 4)
+    state = optimizer.private_state()
+    assert list(state) == [v.name.split(":")[0] for v in model.trainable_variables]
+    total = sum(float(tf.reduce_sum(part["std"])) for part in state.values())
+    for variable, part in zip(model.trainable_variables, state.values()):
+        assert part["center"].shape == part["scale"].shape == variable.shape
+        np.testing.assert_allclose(part["scale"], np.sqrt(part["std"] * total), rtol=1e-5)
+    same_name = [tf.Variable([1.0], name="w"), tf.Variable([2.0], name="w")]
+    fixed = DPFixedClipSGD(l2_norm_clip=2.0, noise_multiplier=1.0)
+    fixed.build(same_name)
+    assert {name: part["scale"].numpy().tolist() for name, part in fixed.private_state().items()} == {
+        "w": [2.0],
+        "w_1": [2.0],
+    }
+
+
 def test_nonprivate_metrics_are_opt_in_and_tagged():
     inputs, labels = models.data(4)
     inputs[1] = np.nan
