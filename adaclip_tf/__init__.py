@@ -16,7 +16,14 @@ _HOME = {
     "AdaClipSumQuery": "query",
     "DPAdaClipSGD": "optimizer",
     "DPFixedClipSGD": "optimizer",
+    "PrivacyBudget": "budget",
+    "PrivatePCA": "pca",
     "check_model": "mixing",
+    "epsilon": "accounting",
+    "noise_multiplier": "calibration",
+    "poisson_batches": "sampling",
+    "privacy_statement": "statement",
+    "split_budget": "calibration",
 }
 
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
