@@ -10,7 +10,7 @@ from adaclip_tf import accounting, calibration
 MNIST = {"num_examples": 60000, "batch_size": 600, "epochs": 10, "delta": 1e-5}
 
 
-@pytest.mark.parametrize("target,batch,epochs", [(0.1, 64, 20), (1.0, 1024, 20), (10.0, 64, 1), (3.0, 600, 5)])
+@pytest.mark.parametrize("target,batch,epochs", [(0.1, 64, 20), (1.0, 1024, 20), (10.0, 64, 1)])
 def test_inverse(target, batch, epochs):
     run = {"num_examples": 60000, "batch_size": batch, "epochs": epochs, "delta": 1e-5}
     z = calibration.noise_multiplier(target_epsilon=target, **run)
@@ -32,7 +32,6 @@ def test_inverse_by_pld(target):
         {"sampling": "shuffled"},
         {"microbatch_sensitivity": 2.0},
         {"examples_per_user": 3},
-        {"epochs": None, "steps": 50},
     ],
 )
 def test_inverse_with_options(options):
