@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf import _checks, _validate, core, gradients, noise
+from adaclip_tf import _checks, _validate, core, gradients, noise, unnoised
 
 
 class _OwnLossScale(type(tf.keras.mixed_precision.LossScaleOptimizer)):
@@ -120,7 +120,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
     # State.
 
     def build(self, var_list):
-        """Creates the state: m and s^2, momentum, the count of noised steps, and accumulators if needed."""
+        """Creates the state: m and s^2, momentum, the count of noised steps."""
         super().build(var_list)
         if getattr(self, "_built", False):
             return
@@ -139,17 +139,11 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         self._noised_steps = self.add_variable([], tf.int64, name="noised_steps")
         # The divisor B of the last step, for `private_metrics`.
         self._divisor = self.add_variable([], tf.float32, name="divisor")
+        # Not private, so in neither `variables` nor checkpoints.
         if self.accumulation_steps > 1:
-            self._accumulated = [
-                self._add_like(variable, "accumulated", tf.zeros(variable.shape)) for variable in var_list
-            ]
-            self._accumulated_records = self.add_variable([], tf.int64, name="accumulated_records")
-            self._accumulated_batches = self.add_variable([], tf.int64, name="accumulated_batches")
+            self._accumulator = unnoised.Accumulator(self._specs, self.accumulation_steps)
         if self.nonprivate_metrics_recorded:
-            self._nonprivate = {
-                name: tf.Variable(0.0, trainable=False, name=f"nonprivate_{name}")
-                for name in ("clip_fraction", "nonfinite_examples", "transformed_norm_mean")
-            }
+            self._nonprivate = unnoised.NonprivateMetrics()
         self._built = True
 
     def _add_like(self, reference, name, initial_value):
@@ -203,7 +197,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
             loss, var_list, tape, transform, path=self.gradient_path, num_microbatches=self.num_microbatches
         )
         if self.nonprivate_metrics_recorded:
-            self._record_nonprivate(batch)
+            self._nonprivate.record(batch)
         if self.accumulation_steps == 1:
             mean, complete = (
                 self._publish(state, transform, batch.total, batch.num_records),
@@ -237,16 +231,12 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
 
         (a, b) only change when a step is published, so all parts of a logical batch are clipped alike.
         """
-        totals = [v.assign_add(total) for v, total in zip(self._accumulated, batch.total)]
-        records = self._accumulated_records.assign_add(tf.cast(batch.num_records, tf.int64))
-        batches = self._accumulated_batches.assign_add(1)
-        complete = batches >= self.accumulation_steps
+        totals, records, complete = self._accumulator.add(batch)
 
         def publish():
-            mean = self._publish(state, transform, [tf.identity(t) for t in totals], tf.identity(records))
+            mean = self._publish(state, transform, totals, records)
             with tf.control_dependencies(mean):
-                for variable in [*self._accumulated, self._accumulated_records, self._accumulated_batches]:
-                    variable.assign(tf.zeros_like(variable))
+                self._accumulator.reset()
             return mean
 
         return tf.cond(complete, publish, lambda: [tf.zeros(spec.shape) for spec in self._specs]), complete
@@ -341,19 +331,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
                 "that needs no protection."
             )
         self._check_built()
-        return {f"nonprivate/{name}": tf.identity(variable) for name, variable in self._nonprivate.items()}
-
-    def _record_nonprivate(self, batch):
-        count = tf.maximum(tf.cast(batch.num_records, tf.float32), 1.0)
-        finite = tf.math.is_finite(batch.squared_norms)
-        norms = tf.sqrt(tf.where(finite, batch.squared_norms, 0.0))
-        values = {
-            "clip_fraction": tf.reduce_sum(tf.cast(batch.weights < 1.0, tf.float32)) / count,
-            "nonfinite_examples": tf.reduce_sum(tf.cast(~finite, tf.float32)),
-            "transformed_norm_mean": tf.reduce_sum(norms) / count,
-        }
-        for name, value in values.items():
-            self._nonprivate[name].assign(value)
+        return self._nonprivate.read()
 
     # ------------------------------------------------------------------------------------------------------------
     # Saving and loading.

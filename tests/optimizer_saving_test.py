@@ -77,6 +77,29 @@ def test_the_noise_key_is_in_no_checkpoint(tmp_path):
         assert not np.array_equal(tf.train.load_variable(path, name), key)
 
 
+def test_un_noised_sums_are_in_no_checkpoint_and_no_saved_model(tmp_path):
+    """In the middle of a logical batch, what has been summed up is not private yet."""
+    inputs, labels = models.data(4)
+    optimizer = _optimizer(noise_multiplier=1.0, accumulation_steps=2, nonprivate_metrics=True)
+    model = models.fit(models.mlp(), optimizer, inputs, labels, 4)
+    sums = [variable.numpy() for variable in optimizer._accumulator._totals]
+    assert all(np.abs(total).max() > 0 for total in sums)
+    saved = [variable.numpy() for variable in optimizer.variables]
+    path = tf.train.Checkpoint(model=model, optimizer=optimizer).write(str(tmp_path / "checkpoint"))
+    saved += [tf.train.load_variable(path, name) for name, _ in tf.train.list_variables(path)]
+    for total in sums:
+        assert not any(np.shape(value) == total.shape and np.allclose(value, total) for value in saved)
+    names = " ".join(name for name, _ in tf.train.list_variables(path))
+    assert "accumul" not in names and "nonprivate" not in names
+    # A restored run starts the logical batch anew.
+    model.save(str(tmp_path / "model.keras"))
+    loaded = tf.keras.models.load_model(str(tmp_path / "model.keras"))
+    loaded.fit(inputs, labels, batch_size=4, verbose=0)
+    assert int(loaded.optimizer.noised_steps) == 0
+    loaded.fit(inputs, labels, batch_size=4, verbose=0)
+    assert int(loaded.optimizer.noised_steps) == 1
+
+
 def test_a_file_of_another_optimizer_is_refused_and_loses_nothing(tmp_path):
     inputs, labels = models.data(4)
     model = models.fit(models.mlp(), _optimizer(momentum=0.0), inputs, labels, 4)
