@@ -40,10 +40,11 @@ class Lookup:
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         scaled = self._values / self._look_up(scale)  # v / b, so that squares are of w's size
-        products = scaled * self._look_up(center / scale)
         quadratic = self._per_example(tf.square(self._added_up(scaled)))
+        ratio = self._look_up(center / scale)
+        linear = self._per_example(scaled) * ratio if terms.is_scalar(ratio) else self._per_example(scaled * ratio)
         constant = terms.constant_part(center, scale, self._vocabulary * self._width)
-        return terms.expanded(quadratic, self._per_example(products), constant)
+        return terms.expanded(quadratic, linear, constant)
 
     def _look_up(self, table: tf.Tensor) -> tf.Tensor:
         if terms.is_scalar(table):
@@ -67,7 +68,8 @@ class Lookup:
         is_new = tf.cast(tf.not_equal(ordered[:, 1:], ordered[:, :-1]), tf.int32)
         start = (length * tf.range(self._n))[:, tf.newaxis]  # where the example's rows start
         place = start + tf.concat([tf.zeros([self._n, tf.minimum(length, 1)], tf.int32), tf.cumsum(is_new, 1)], 1)
-        place = tf.scatter_nd(tf.reshape(start + order, [-1, 1]), tf.reshape(place, [-1]), [positions])
+        # Back from sorted order; each sum has one term.
+        place = tf.math.unsorted_segment_sum(tf.reshape(place, [-1]), tf.reshape(start + order, [-1]), positions)
         return tf.scatter_nd(place[:, tf.newaxis], values, [positions, self._width])
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:

@@ -82,7 +82,8 @@ class Context:
         self.labels: dict[Any, Label] = {}
         self.checks: list[Check] = []
         self.checked: dict[Any, tf.Tensor] = {}  # tensors behind assertions, shared by a layer's kernel and bias
-        self._asserted: dict[int, tf.Operation] = {}
+        self.used_checks: frozenset[int] = frozenset()  # by the rule that is being applied
+        self._asserted: dict[int, tuple[tf.Tensor, tf.Operation]] = {}
         self._indices: dict[Any, int] = {}
 
     def label(self, tensor: tf.Tensor) -> Label | None:
@@ -105,9 +106,16 @@ class Context:
 
     def assertions(self, label: Lead) -> list[tf.Operation]:
         """Ops that fail the step unless every check of `label` holds."""
-        return [self._assertion(index) for index in sorted(label.checks)]
+        return [self._assertion(index)[1] for index in sorted(label.checks)]
 
-    def _assertion(self, index: int) -> tf.Operation:
+    def poison(self) -> tf.Tensor | None:
+        """0 if `used_checks` hold, else NaN: XLA, which drops assertions, must not go on with wrong norms."""
+        if not self.used_checks:
+            return None
+        holds = tf.reduce_all([self._assertion(index)[0] for index in sorted(self.used_checks)])
+        return tf.where(holds, 0.0, float("nan"))
+
+    def _assertion(self, index: int) -> tuple[tf.Tensor, tf.Operation]:
         if index not in self._asserted:
             check = self.checks[index]
             extent = tf.shape(check.tensor)[check.axis]
@@ -121,7 +129,7 @@ class Context:
                 f"The gradient at {_graph.describe(check.op)} {problem}, so per-example gradients cannot be "
                 "read off the backward graph. Use gradient_path='jacobian'."
             )
-            self._asserted[index] = tf.raw_ops.Assert(condition=holds, data=[tf.constant(message)])
+            self._asserted[index] = holds, tf.raw_ops.Assert(condition=holds, data=[tf.constant(message)])
         return self._asserted[index]
 
 

@@ -24,8 +24,9 @@ class Handle:
       rule: the type of the op that the gradient was read off, for messages and tests.
     """
 
-    def __init__(self, term: Term, shape: tf.TensorShape, rule: str):
+    def __init__(self, term: Term, shape: tf.TensorShape, rule: str, poison: tf.Tensor | None = None):
         self._term = term
+        self._poison = poison
         self._shape = shape
         self.rule = rule
 
@@ -41,7 +42,8 @@ class Handle:
           The squares and the sum of the absolute values of their terms, both float32 of shape [n]. NaN or
           infinite where the record's gradient is not finite.
         """
-        return self._term.squared_norms(self._full(center), self._full(scale))
+        norms = self._term.squared_norms(self._full(center), self._full(scale))
+        return norms if self._poison is None else SquaredNorms(norms.value + self._poison, norms.magnitude)
 
     @tf.autograph.experimental.do_not_convert
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
@@ -105,9 +107,10 @@ def analyse(
         if gradient is None:
             plan.unconnected.append(index)
             continue
+        ctx.used_checks = frozenset()
         try:
             term, rule = _term(ctx, gradient, variable)
-            plan.recognised[index] = Handle(term, variable.shape, rule)
+            plan.recognised[index] = Handle(term, variable.shape, rule, ctx.poison())
         except Unknown as unknown:
             plan.unrecognised[index] = f"{variable.name}: {unknown.reason}."
     mixing = (label.reason for label in ctx.labels.values() if isinstance(label, Lost) and label.mixing)

@@ -57,6 +57,7 @@ def one_lead(ctx: Context, op: tf.Operation, candidates: tuple[int, int]) -> int
 
 def checked(ctx: Context, label: Lead, tensor: tf.Tensor, rows: Rows) -> tf.Tensor:
     """`tensor`, once the run-time facts behind `label` are checked."""
+    ctx.used_checks |= label.checks
     key = (tensor.ref(), label)
     if key not in ctx.checked:
         ctx.checked[key] = _assert_rows(ctx, label, tensor, rows)
@@ -133,7 +134,10 @@ def _bias(ctx: Context, op: tf.Operation, size: int) -> Term:
     dy = op.inputs[0]
     label = lead(ctx, dy)
     rows = Rows(ctx, label)
-    examples = rows.split(checked(ctx, label, dy, rows))
+    dy = checked(ctx, label, dy, rows)
+    if dy.shape.rank == 2 and rows.per_example == 1:
+        return PerExample(tf.cast(dy, tf.float32))  # the very tensor that the kernel's term works on
+    examples = rows.split(dy)
     channel = 2 if op.get_attr("data_format") == b"NCHW" else examples.shape.rank - 1
     return PerExample(_reduce(examples, [a for a in range(1, examples.shape.rank) if a != channel]))
 

@@ -77,7 +77,7 @@ class Rows:
         """Every row times its microbatch's weight, and 0 where the weight is 0."""
         outer = self.label.outer
         if self.per_example == 1:
-            return tf.math.multiply_no_nan(tensor, tf.reshape(weights, [self.n] + [1] * (tensor.shape.rank - 1)))
+            return tf.math.multiply_no_nan(tensor, _column(weights, tensor))
         floats = tf.size(tensor) // tf.maximum(outer * self.n, 1)
         runs = tf.reshape(tensor, [outer, self.n, floats])
         weighed = tf.math.multiply_no_nan(runs, tf.reshape(weights, [1, self.n, 1]))
@@ -87,7 +87,16 @@ class Rows:
 
     def keep(self, tensor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """The rows as they are, and 0 where the weight is 0."""
-        return self.weigh(tensor, tf.cast(tf.not_equal(weights, 0.0), tf.float32))
+        return self.weigh(tensor, _is_used(weights))
+
+
+def _column(weights: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
+    """[n] in a shape that broadcasts along the rows of `tensor`."""
+    return tf.reshape(weights, [-1] + [1] * (tensor.shape.rank - 1))
+
+
+def _is_used(weights: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.not_equal(weights, 0.0), tf.float32)
 
 
 class PerExample:
@@ -95,15 +104,18 @@ class PerExample:
 
     def __init__(self, gradients: tf.Tensor):
         self._size = gradients.shape[1:].num_elements()
-        self._gradients = tf.reshape(gradients, [tf.shape(gradients)[0], self._size])
+        if gradients.shape.rank != 2:
+            gradients = tf.reshape(gradients, [tf.shape(gradients)[0], self._size])
+        self._gradients = gradients
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         value = direct_norms(self._gradients, center, scale)
         return SquaredNorms(value, value)
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
-        kept = tf.where(tf.not_equal(weights, 0.0)[:, tf.newaxis], self._gradients, 0.0)
-        return tf.matmul(weights[tf.newaxis, :], kept)
+        # Written as in `Rows.keep`, so that a layer's bias and kernel share the op.
+        kept = tf.math.multiply_no_nan(self._gradients, _column(_is_used(weights), self._gradients))
+        return tf.matmul(_column(weights, kept), kept, transpose_a=True)
 
 
 class Transposed:
@@ -156,7 +168,7 @@ def expanded(quadratic: tf.Tensor, linear: tf.Tensor, constant: tf.Tensor) -> Sq
 def direct_norms(gradients: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
     """sum_i (g_ki - a_i)^2 p_i from the per-example gradients themselves, [s, ...] to [s]."""
     size = gradients.shape[1:].num_elements()
-    flat = tf.reshape(gradients, [tf.shape(gradients)[0], size])
+    flat = gradients if gradients.shape.rank == 2 else tf.reshape(gradients, [tf.shape(gradients)[0], size])
     if not is_scalar(center):
         center = tf.reshape(center, [1, size])
     squares = tf.math.squared_difference(flat, center)
