@@ -17,16 +17,20 @@ _HOME = {
     "DPAdaClipSGD": "optimizer",
     "DPFixedClipSGD": "optimizer",
     "PrivacyBudget": "budget",
+    "PrivacyBudgetSpentError": "budget",
     "PrivatePCA": "pca",
     "check_model": "mixing",
     "epsilon": "accounting",
+    "epsilon_of": "accounting",
     "noise_multiplier": "calibration",
+    "optimizer_event": "accounting",
     "poisson_batches": "sampling",
     "privacy_statement": "statement",
     "split_budget": "calibration",
+    "training_event": "accounting",
 }
 
-__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted(_HOME)  # noqa: PLE0605
 
 
 def __getattr__(name):

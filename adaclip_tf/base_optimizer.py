@@ -20,7 +20,7 @@ from absl import logging
 from adaclip_tf import _checks, _validate, core, gradients, noise, unnoised
 
 
-class _OwnLossScale(type(tf.keras.mixed_precision.LossScaleOptimizer)):
+class _OwnLossScale(type(tf.keras.mixed_precision.LossScaleOptimizer)):  # type: ignore[misc]
     """Lets `DPOptimizer` be called like any other optimizer class."""
 
     def __call__(cls, *args, **kwargs):

@@ -86,7 +86,9 @@ def for_each_microbatch(
 def _data_sources(loss: tf.Tensor) -> list[tf.Tensor]:
     """The tensors through which data enters the graph on its way to the loss."""
     captured = {internal.ref() for _, internal in getattr(loss.graph, "captures", [])}
-    entering, closed_over, seen, pending = [], [], set(), [loss]
+    entering: list[tf.Tensor] = []
+    closed_over: list[tf.Tensor] = []
+    seen, pending = set(), [loss]
     while pending:
         tensor = pending.pop()
         if tensor.ref() in seen:

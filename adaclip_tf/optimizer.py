@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from adaclip_tf import core
+from adaclip_tf import _validate, core
 from adaclip_tf.base_optimizer import DPOptimizer
 
 
@@ -97,8 +97,9 @@ class DPAdaClipSGD(DPOptimizer):
             variance_scaling=variance_scaling,
             clamp=clamp,
         )
+        self._adaclip = core.AdaClip(moments, gamma)
         super().__init__(
-            core.AdaClip(moments, gamma),
+            self._adaclip,
             learning_rate,
             momentum,
             nesterov,
@@ -114,11 +115,11 @@ class DPAdaClipSGD(DPOptimizer):
         )
 
     def get_config(self):
-        moments = self._choice.moments
+        moments = self._adaclip.moments
         return {
             **super().get_config(),
             **{field: getattr(moments, field) for field in moments.__dataclass_fields__},
-            "gamma": self._choice.gamma,
+            "gamma": self._adaclip.gamma,
         }
 
 
@@ -149,8 +150,9 @@ class DPFixedClipSGD(DPOptimizer):
         name="DPFixedClipSGD",
         **keras_optimizer_arguments,
     ):
+        self.l2_norm_clip = _validate.positive_float32("l2_norm_clip", l2_norm_clip)
         super().__init__(
-            core.FixedClip(l2_norm_clip),
+            core.FixedClip(self.l2_norm_clip),
             learning_rate,
             momentum,
             nesterov,
@@ -166,4 +168,4 @@ class DPFixedClipSGD(DPOptimizer):
         )
 
     def get_config(self):
-        return {**super().get_config(), "l2_norm_clip": self._choice.l2_norm_clip}
+        return {**super().get_config(), "l2_norm_clip": self.l2_norm_clip}

@@ -32,9 +32,9 @@ def table(results: dict) -> str:
             milliseconds = row["seconds"] * 1e3
             lines.append(f"| {name} | {milliseconds:.2f} | {ratio:.2f} | {row['first_step_seconds']:.1f} | {memory} |")
         lines.append("")
-    memory = results.get("memory_mlp_4096")
-    if memory and all(memory.values()):
-        ratio = memory[contenders.OURS] / memory[contenders.BASELINE]
+    large = results.get("memory_mlp_4096")
+    if large and all(large.values()):
+        ratio = large[contenders.OURS] / large[contenders.BASELINE]
         lines += [f"Peak memory of the MLP at batch 4096: {ratio:.2f} times SGD's.", ""]
     for axis, points in results.get("growth", {}).items():
         lines += [f"### growth with {axis}", "", f"| {axis} | SGD, ms | ours, ms | ratio |", "|---|---|---|---|"]

@@ -8,6 +8,7 @@ alike; read the ratios, not the seconds. Memory is the peak resident size of a p
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 import resource
@@ -71,7 +72,7 @@ def take_turns(trainers, rounds):
     """Median seconds per step of each trainer, and their first step (tracing included)."""
     for trainer in trainers.values():
         trainer.turn()
-    times = {name: [] for name in trainers}
+    times: dict[str, list[float]] = {name: [] for name in trainers}
     for index in range(rounds):
         for name, trainer in trainers.items():
             # A step of seconds needs no fifteen repetitions to be told from one of milliseconds.
@@ -100,13 +101,13 @@ def measure_case(name):
 
 def measure_growth():
     """Time per step of SGD and of ours as the batch and the model grow."""
-    growth = {"batch": {}, "parameters": {}}
+    growth: dict[str, dict] = {"batch": {}, "parameters": {}}
     pair = (contenders.BASELINE, contenders.OURS)
     for batch in (64, 256, 1024, 4096):
         trainers = {name: Trainer(cases.CASES["mlp"], name, batch) for name in pair}
         growth["batch"][batch] = take_turns(trainers, 5)
     for hidden in (140, 1400, 14_000, 140_000):  # 60 -> hidden -> 10: 10^4 to 10^7 parameters
-        case = cases.CASES["mlp"]._replace(build=lambda hidden=hidden: cases.mlp(hidden), batch_size=64)
+        case = cases.CASES["mlp"]._replace(build=functools.partial(cases.mlp, hidden), batch_size=64)
         trainers = {name: Trainer(case, name) for name in pair}
         parameters = trainers[contenders.BASELINE].model.count_params()
         growth["parameters"][parameters] = take_turns(trainers, 5)
@@ -136,7 +137,7 @@ def main(argv):
         return
     out = pathlib.Path(FLAGS.out)
     out.mkdir(parents=True, exist_ok=True)
-    results = {"machine": f"{tf.__version__} on {len(tf.config.list_physical_devices('CPU'))} CPU device", "cases": {}}
+    results: dict = {"machine": f"{tf.__version__} on {len(tf.config.list_physical_devices('CPU'))} CPU device", "cases": {}}
     for name in FLAGS.cases:
         print(f"{name} ...", flush=True)
         results["cases"][name] = measure_case(name)
