@@ -21,6 +21,7 @@ Edge cases.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import tensorflow as tf
@@ -29,6 +30,9 @@ from adaclip_tf.ghost import _graph
 from adaclip_tf.ghost.labels import Context, Lead
 
 TINY = 1.1754944e-38  # the smallest normal float32: what a square that underflows is short of, at most
+
+
+_WIDE = 128  # rows of at least this many floats are worth a branch to spare them a pass
 
 
 class SquaredNorms(NamedTuple):
@@ -87,7 +91,7 @@ class Rows:
 
     def keep(self, tensor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """The rows as they are, and 0 where the weight is 0."""
-        return self.weigh(tensor, _is_used(weights))
+        return _unless_all_used(tensor, weights, lambda used: self.weigh(tensor, used))
 
 
 def _column(weights: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
@@ -95,8 +99,13 @@ def _column(weights: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
     return tf.reshape(weights, [-1] + [1] * (tensor.shape.rank - 1))
 
 
-def _is_used(weights: tf.Tensor) -> tf.Tensor:
-    return tf.cast(tf.not_equal(weights, 0.0), tf.float32)
+def _unless_all_used(tensor: tf.Tensor, weights: tf.Tensor, clean: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    """`clean` of a mask of the weights that are not 0. Large tensors are left alone where no weight is 0."""
+    used = tf.not_equal(weights, 0.0)
+    width = tensor.shape[1:].num_elements()
+    if width is not None and width < _WIDE:
+        return clean(tf.cast(used, tf.float32))
+    return tf.cond(tf.reduce_all(used), lambda: tensor, lambda: clean(tf.cast(used, tf.float32)))
 
 
 class PerExample:
@@ -113,8 +122,10 @@ class PerExample:
         return SquaredNorms(value, value)
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
-        # Written as in `Rows.keep`, so that a layer's bias and kernel share the op.
-        kept = tf.math.multiply_no_nan(self._gradients, _column(_is_used(weights), self._gradients))
+        gradients = self._gradients
+        kept = _unless_all_used(
+            gradients, weights, lambda used: tf.math.multiply_no_nan(gradients, _column(used, gradients))
+        )
         return tf.matmul(_column(weights, kept), kept, transpose_a=True)
 
 

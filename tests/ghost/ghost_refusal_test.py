@@ -112,6 +112,15 @@ def shifted_gradient(x, w, v):
     return matmul_loss(shift(x @ w) @ v)
 
 
+def crossing_gradient(x, w, v):
+    @tf.custom_gradient
+    def cross(y):
+        matrix = tf.cos(tf.reshape(tf.range(float(N * N * F)), [N, N, F]))
+        return tf.identity(y), lambda dy: tf.reduce_sum(dy * matrix, axis=1)  # row r gets something of every row
+
+    return matmul_loss(cross(x @ w) @ v)
+
+
 def outer_broadcast(x, w, v):
     y = x @ w
     return matmul_loss(tf.reduce_sum(y[tf.newaxis] * x[:, tf.newaxis], axis=1) @ v)
@@ -133,7 +142,7 @@ def batch_norm(x, w, v):
 
 MIXING = [minus_mean, divided_by_batch_maximum, batch_norm, attention_over_the_batch]
 ROWS_MOVE = [permuted, reversed_batch, rolled, strided_reversed, transposed_batch, shifted_pairs, merged_rows]
-ROWS_MOVE += [cumulative, outer_broadcast, batch_as_features, einsum_over_the_batch]
+ROWS_MOVE += [cumulative, crossing_gradient, outer_broadcast, batch_as_features, einsum_over_the_batch]
 SEVERAL_USES = [tied, called_twice, regularised, weight_norm]
 CONTROL_FLOW = [conditional, loop, function_call]
 NOT_LINEAR = [clipped_gradient, shifted_gradient]
@@ -195,16 +204,24 @@ def test_recurrent_layers_fall_back_and_the_rest_does_not(cell, rng):
     assert set(case.plan.recognised) == {3, 4}
 
 
-def test_time_major_is_unrecognised_or_exact(rng):
-    dense = tf.keras.layers.Dense(4)
-    dense.build([None, 4])
+def by_transpose(x, w, v):
+    return tf.transpose(tf.transpose(x, [1, 0, 2]) @ w, [1, 0, 2]) @ v
 
-    def loss(x):
-        y = tf.transpose(dense(tf.transpose(x, [1, 0, 2])), [1, 0, 2])
-        return tf.reduce_sum(tf.square(y), axis=[1, 2])
 
-    case = Case(loss, dense.trainable_variables, tf.TensorSpec([None, 4, 4]), rng)
-    case.check(rng.normal(size=[4, 4, 4]).astype(np.float32), all_recognised=False)
+def by_einsum(x, w, v):
+    return tf.einsum("tbg,gh->bth", tf.einsum("btf,fg->tbg", x, w), v)
+
+
+@pytest.mark.parametrize("time_major", [by_transpose, by_einsum])
+def test_time_major_is_unrecognised_or_exact(time_major, rng):
+    w, v = (tf.Variable(rng.normal(size=[F, F]).astype(np.float32)) for _ in range(2))
+    case = Case(
+        lambda x: tf.reduce_sum(tf.square(time_major(x, w, v)), axis=[1, 2]),
+        [w, v],
+        tf.TensorSpec([None, N, F]),
+        rng,
+    )
+    case.check(rng.normal(size=[N, N, F]).astype(np.float32), all_recognised=False)
     assert 0 in case.plan.unrecognised
 
 
