@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from adaclip_tf import gradients
+from adaclip_tf import core, gradients
 
 FEATURES, CLASSES = 4, 3
 
@@ -53,25 +53,26 @@ def softmax_gradients(weights, inputs, labels):
     return [inputs[:, :, None] * errors[:, None, :], errors]
 
 
-def pre_noise_sum(model, transform, path, num_microbatches=None, loss=None):
-    """A function of (inputs, labels): sum_k u_k before any noise, as one flat NumPy vector."""
-    loss = loss or per_example_loss()
+def pre_noise_sum(model, path, num_microbatches=None):
+    """A function of (inputs, labels, transform): sum_k u_k before any noise, as one flat NumPy vector."""
+    loss = per_example_loss()
 
-    @tf.function(reduce_retracing=True)
-    def total(inputs, labels):
+    def total(inputs, labels, transform):
         with tf.GradientTape() as tape:
             losses = loss(labels, model(inputs, training=True))
-        batch = gradients.clipped_sum(
-            losses,
-            model.trainable_variables,
-            tape,
-            transform,
-            path=path,
-            num_microbatches=num_microbatches,
-        )
+        variables = model.trainable_variables
+        batch = gradients.clipped_sum(losses, variables, tape, transform, path=path, num_microbatches=num_microbatches)
         return tf.concat([tf.reshape(part, [-1]) for part in batch.total], axis=0)
 
-    def call(inputs, labels):
-        return total(tf.constant(inputs), tf.constant(labels)).numpy()
+    traced = {}  # one graph for scalar scales and one for others, for any batch size: tracing takes seconds
+
+    def call(inputs, labels, transform):
+        inputs, labels = tf.constant(inputs), tf.constant(labels)
+        kind = tuple(scale.shape.rank for scale in transform.scale)
+        if kind not in traced:
+            batches = [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in (inputs, labels)]
+            specs = core.Transform(*([tf.TensorSpec(t.shape) for t in part] for part in transform))
+            traced[kind] = tf.function(total, input_signature=[*batches, specs])
+        return traced[kind](inputs, labels, transform).numpy()
 
     return call
