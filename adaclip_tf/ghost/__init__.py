@@ -23,7 +23,8 @@ then still the gradients that TensorFlow computes, but each depends on the whole
 | module         | holds                                                                       |
 |----------------|-----------------------------------------------------------------------------|
 | `labels`       | the labels, the run-time checks                                              |
-| `flow`         | the table: elementwise ops and ops that change the shape                     |
+| `flow`         | the walk over the graph; the table: elementwise ops                          |
+| `flow_shapes`  | the table: ops that change the shape                                         |
 | `flow_linear`  | the table: reductions, products, convolutions, pooling, normalisation        |
 | `rules`        | the registry, rules for dense layers, biases, scales, einsums                |
 | `convolutions` | rules for kernels                                                            |
@@ -34,7 +35,7 @@ then still the gradients that TensorFlow computes, but each depends on the whole
 | `plan`         | `analyse`, `Plan`, `Handle`                                                  |
 """
 
-from adaclip_tf.ghost import convolutions, flow_linear  # noqa: F401  (they fill the table and the registry)
+from adaclip_tf.ghost import convolutions, flow_linear, flow_shapes  # noqa: F401  (they fill the table and the registry)
 from adaclip_tf.ghost.plan import Handle, Plan, analyse
 from adaclip_tf.ghost.terms import SquaredNorms
 
