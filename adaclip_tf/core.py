@@ -169,7 +169,7 @@ def norm_bound(largest_gradient_norm: float) -> FixedClip:
 
 @dataclasses.dataclass(frozen=True)
 class MomentEstimator:
-    """Estimates m and s^2 from noised means (the paper's Algorithm 2).
+    """Estimates m and s^2 from noised means (the paper's moving averages).
 
     With z^2 b^2 / B^2 the known variance of the noise in g~,
 

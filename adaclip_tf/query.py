@@ -24,7 +24,7 @@ from adaclip_tf import _validate, core, noise
 
 
 class AdaClipSumQuery(tensorflow_privacy.SumAggregationDPQuery):
-    """Estimates the sum of records with adaptive clipping (AdaCliP, arXiv 1908.07643, Algorithm 1).
+    """Estimates the sum of records with adaptive clipping (AdaCliP, arXiv 1908.07643).
 
     The result is b W + B a: the noised sum, as if the batch held B records. Divide it by B (which
     `tensorflow_privacy.NormalizedQuery` and that library's optimizers do) for the private mean g~.
