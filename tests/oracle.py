@@ -1,6 +1,6 @@
 """AdaCliP once more, in NumPy and float64, sharing no code with the library.
 
-Written from the paper (arXiv 1908.07643, section 4 and Algorithm 2) over one flat vector, where the library
+Written from the paper (arXiv 1908.07643, section 4) over one flat vector, where the library
 works on a list of tensors: a slip in one is unlikely to be repeated in the other.
 
     oracle = Oracle([(3,), ()], noise_multiplier=1.0, divisor=4.0)
