@@ -1,0 +1,58 @@
+"""Trains a model privately, as a config says.
+
+    python -m examples.train --config=configs/digits.py
+    python -m examples.train --config=configs/mnist_mlp.py --config.h2=1e-5 --config.epochs=5 --seeds=5
+    python -m examples.train --config=configs/digits.py --config.optimizer=fixed_clip --workdir=runs/digits
+
+`--workdir` keeps checkpoints, TensorBoard logs and the privacy statement; the same command again goes on where it
+stopped. Every field of the config (configs/base.py lists them) is a flag.
+"""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+from absl import app, flags
+from ml_collections import config_flags
+
+from examples import data, training
+
+_CONFIG = config_flags.DEFINE_config_file("config", "configs/digits.py", "What to train, and how.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder to keep the run in, and to resume it from.")
+_DATA_DIR = flags.DEFINE_string("data_dir", None, "Folder with data files; overrides config.data_dir.")
+_SEEDS = flags.DEFINE_integer("seeds", 1, "How many runs, for a mean and a standard deviation.", lower_bound=1)
+_VERBOSE = flags.DEFINE_enum("verbose", "auto", ["auto", "0", "1", "2"], "Keras's progress bar, as for fit.")
+
+
+def main(argv):
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments {argv[1:]}; see --help for the flags.")
+    tf.get_logger().setLevel("ERROR")
+    config = _CONFIG.value
+    if _DATA_DIR.value:
+        config.data_dir = _DATA_DIR.value
+    verbose = _VERBOSE.value if _VERBOSE.value == "auto" else int(_VERBOSE.value)
+    try:
+        results = training.run_seeds(config, _SEEDS.value, _WORKDIR.value, verbose=verbose)
+    except (ValueError, data.DataUnavailableError) as error:
+        raise app.UsageError(str(error)) from error
+    print(results[0].statement)
+    print(f"{config.dataset} from {results[0].source}, {config.model}, {config.optimizer}:")
+    print(training.summary(results))
+    if _WORKDIR.value:
+        print(f"open with: .venv/bin/tensorboard --logdir {_WORKDIR.value}")
+    check(config, results)
+
+
+def check(config, results) -> None:
+    """The program's own check of its result: within the budget, and finite."""
+    for result in results:
+        if config.optimizer != "sgd" and not result.epsilon <= config.target_epsilon:
+            raise RuntimeError(f"epsilon {result.epsilon} is above the target {config.target_epsilon}.")
+        if not math.isfinite(result.metric):
+            raise RuntimeError(f"the test {result.metric_name} is {result.metric}: training diverged.")
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,347 @@
+"""One private training run from a config: data, model, noise multiplier, optimizer, `fit`, statement.
+
+`run` does one, `run_seeds` several, `summary` says what came out. examples/train.py is a command line over them,
+configs/ holds configs.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import ml_collections
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+import adaclip_tf
+from adaclip_tf import statement, tensorboard
+from examples import baselines, data
+
+MODELS = ("softmax", "mlp", "cnn", "logistic", "linear")
+OPTIMIZERS = ("adaclip", "fixed_clip", "norm_bound", "whitening", "per_coordinate", "quantile", "sgd")
+_MOMENTS = ("beta_1", "beta_2", "h1", "h2", "gamma", "variance_scaling", "clamp")
+
+
+class Result(NamedTuple):
+    """What a run came to. `metric` is the test accuracy, or the mean squared test error of a regression."""
+
+    metric_name: str
+    metric: float
+    epsilon: float
+    noise_multiplier: float
+    noise_norm: float
+    history: dict[str, list[float]]  # per epoch: epsilon, noise_norm, val_..., and Keras's own, which are not private
+    statement: str
+    source: str
+
+
+class Plan(NamedTuple):
+    """The noise that meets the target."""
+
+    steps_per_epoch: int
+    noise_multiplier: float
+    pca_noise_multiplier: float | None
+
+
+# ---------------------------------------------------------------------------------------------------
+# The parts.
+
+
+def make_plan(config: ml_collections.ConfigDict, num_examples: int) -> Plan:
+    """Works out the noise multipliers with which the whole run costs `config.target_epsilon`."""
+    per_epoch = -(-num_examples // config.expected_batch_size)
+    if config.optimizer == "sgd":
+        return Plan(per_epoch, 0.0, 0.0 if config.pca_components else None)
+    arguments = {
+        "target_epsilon": config.target_epsilon,
+        "delta": config.delta,
+        "num_examples": num_examples,
+        "batch_size": config.expected_batch_size,
+        "steps": per_epoch * config.epochs,
+        "accountant": config.accountant,
+    }
+    if not config.pca_components:
+        return Plan(per_epoch, adaclip_tf.noise_multiplier(**arguments), None)
+    split = adaclip_tf.split_budget(pca_fraction=config.pca_fraction, **arguments)
+    return Plan(per_epoch, split.training_noise_multiplier, split.pca_noise_multiplier)
+
+
+def make_model(config: ml_collections.ConfigDict, shape: Sequence[int], num_classes: int | None) -> tf.keras.Model:
+    """One of `MODELS`, with weights that `config.seed` decides (and nothing else: the noise does not)."""
+    _check_choice("model", config.model, MODELS)
+    fits = {"linear": num_classes is None, "logistic": num_classes == 2}
+    if not fits.get(config.model, num_classes is not None):
+        raise ValueError(f"config.model={config.model!r} does not fit a data set of {num_classes or 'no'} classes.")
+    seeds = iter(range(1000 * config.seed, 1000 * config.seed + 1000))
+
+    def initializer():
+        return tf.keras.initializers.GlorotUniform(seed=next(seeds))
+
+    def dense(units, activation=None):
+        return tf.keras.layers.Dense(units, activation, kernel_initializer=initializer())
+
+    def conv(filters, size, padding):
+        return tf.keras.layers.Conv2D(filters, size, 2, padding, activation="relu", kernel_initializer=initializer())
+
+    outputs = num_classes if num_classes and config.model != "logistic" else 1
+    if config.model == "cnn":  # tensorflow-privacy's tutorial
+        hidden = [conv(16, 8, "same"), tf.keras.layers.MaxPool2D(2, 1), conv(32, 4, "valid")]
+        hidden += [tf.keras.layers.MaxPool2D(2, 1), tf.keras.layers.Flatten(), dense(32, "relu")]
+    else:
+        hidden = [tf.keras.layers.Flatten()] + ([dense(config.hidden, "relu")] if config.model == "mlp" else [])
+    return tf.keras.Sequential([tf.keras.layers.InputLayer(tuple(shape)), *hidden, dense(outputs)])
+
+
+def make_optimizer(config: ml_collections.ConfigDict, noise_multiplier: float) -> tf.keras.optimizers.Optimizer:
+    """One of `OPTIMIZERS`, each with its own fields of the config."""
+    kind = _check_choice("optimizer", config.optimizer, OPTIMIZERS)
+    if kind == "sgd":
+        return tf.keras.optimizers.SGD(config.learning_rate, config.momentum)
+    common = {
+        "learning_rate": config.learning_rate,
+        "momentum": config.momentum,
+        "noise_multiplier": noise_multiplier,
+        "expected_batch_size": config.expected_batch_size,
+        "seed": config.seed if config.reproducible else None,
+    }
+    moments = {field: config[field] for field in _MOMENTS}
+    if kind == "adaclip":
+        return adaclip_tf.DPAdaClipSGD(**common, **moments)
+    if kind == "whitening":
+        return baselines.DPWhiteningSGD(**common, **moments)
+    if kind == "per_coordinate":
+        return baselines.DPPerCoordinateClipSGD(**common, value_clip=config.value_clip)
+    if kind == "quantile":
+        return baselines.DPQuantileClipSGD(
+            **common, l2_norm_clip=config.l2_norm_clip, target_quantile=config.target_quantile
+        )
+    clip = config.l2_norm_clip if kind == "fixed_clip" else config.largest_gradient_norm
+    return adaclip_tf.DPFixedClipSGD(**common, l2_norm_clip=clip)
+
+
+def make_loss(config: ml_collections.ConfigDict) -> tf.keras.losses.Loss:
+    """The model's loss: one number per example, or their mean for plain SGD."""
+    reduction = "sum_over_batch_size" if config.optimizer == "sgd" else "none"
+    if config.model == "linear":
+        return tf.keras.losses.MeanSquaredError(reduction=reduction)
+    if config.model == "logistic":
+        return tf.keras.losses.BinaryCrossentropy(from_logits=True, reduction=reduction)
+    return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=reduction)
+
+
+def make_metric(config: ml_collections.ConfigDict) -> tf.keras.metrics.Metric:
+    """Accuracy, or the squared error of a regression."""
+    if config.model == "linear":
+        return tf.keras.metrics.MeanSquaredError(name="squared_error")
+    if config.model == "logistic":
+        return tf.keras.metrics.BinaryAccuracy(threshold=0.0, name="accuracy")  # of logits
+    return tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> str:
+    if value not in choices:
+        raise ValueError(f"config.{name} must be one of {', '.join(choices)}; got {value!r}.")
+    return value
+
+
+# ---------------------------------------------------------------------------------------------------
+# One run.
+
+
+def run(
+    config: ml_collections.ConfigDict,
+    workdir: str | os.PathLike[str] | None = None,
+    *,
+    loaded: data.Data | None = None,
+    verbose: int | str = 0,
+    callbacks: Iterable[tf.keras.callbacks.Callback] = (),
+) -> Result:
+    """Trains once and evaluates on the test set.
+
+    Args:
+      config: as configs/base.py describes.
+      workdir: where checkpoints, TensorBoard logs, history and the privacy statement go. A run that was interrupted
+        goes on where its last epoch ended, with the same PCA, the same noise and the same epsilon in the end; one that
+        is complete is only evaluated. None keeps nothing.
+      loaded: the data, if it is at hand; `config.dataset` otherwise.
+      verbose: as for `fit`.
+      callbacks: more of them.
+    """
+    if config.reproducible:
+        logging.warning("config.reproducible=True makes noise and sampling predictable: NOT private.")
+        tf.random.set_seed(config.seed)  # tensorflow-privacy's query draws from it
+    folder = _prepare_workdir(config, workdir)
+    loaded = loaded or data.load(config.dataset, config.data_dir or None)
+    num_examples = len(loaded.x_train)
+    plan = make_plan(config, num_examples)
+    x_train, x_test, pca_event = _project(config, plan, loaded, folder)
+
+    optimizer = make_optimizer(config, plan.noise_multiplier)
+    model = make_model(config, x_train.shape[1:], loaded.num_classes)
+    metric = make_metric(config)
+    model.compile(optimizer, make_loss(config), metrics=[metric])
+    if config.optimizer != "sgd":
+        optimizer.build(model.trainable_variables)  # so that a checkpoint can restore the count of steps
+
+    batches = adaclip_tf.poisson_batches(
+        (x_train, loaded.y_train),
+        expected_batch_size=config.expected_batch_size,
+        steps=plan.steps_per_epoch,
+        seed=config.seed if config.reproducible else None,
+    )
+    test = tf.data.Dataset.from_tensor_slices((x_test, loaded.y_test)).batch(1000)
+    budget = _budget(config, num_examples, pca_event, folder)
+    all_callbacks = _callbacks(config, budget, folder) + list(callbacks)
+    fitted = model.fit(
+        batches, epochs=config.epochs, validation_data=test, verbose=verbose, callbacks=all_callbacks
+    )
+    score = model.evaluate(test, verbose=0, return_dict=True)[metric.name]
+    return Result(
+        metric_name=metric.name,
+        metric=float(score),
+        epsilon=budget.epsilon if budget else float("inf"),
+        noise_multiplier=plan.noise_multiplier,
+        noise_norm=float(optimizer.private_metrics()["noise_norm"]) if budget else 0.0,
+        history=_read_history(folder) if folder else fitted.history,
+        statement=_statement(config, num_examples, pca_event, optimizer),
+        source=loaded.source,
+    )
+
+
+def _prepare_workdir(config, workdir) -> pathlib.Path | None:
+    """Makes the folder, or refuses one that holds another config's run: its noise would be another."""
+    if workdir is None:
+        return None
+    folder = pathlib.Path(workdir)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "config.json"
+    ours = json.loads(config.to_json())
+    if path.exists():
+        theirs = json.loads(path.read_text())
+        changed = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
+        if set(changed) - {"data_dir"}:
+            raise ValueError(
+                f"{folder} holds a run with another config: {', '.join(changed)} differ. Give the same config to go "
+                "on with it, or another --workdir."
+            )
+        return folder
+    temporary = folder / ".config.json"
+    temporary.write_text(json.dumps(ours, indent=1) + "\n")
+    os.replace(temporary, path)
+    return folder
+
+
+def _project(config, plan, loaded, folder):
+    """The inputs, through a private PCA if the config asks for one, and what it cost."""
+    if not config.pca_components:
+        return loaded.x_train, loaded.x_test, None
+    if config.model == "cnn":
+        raise ValueError("config.pca_components must be 0 for a cnn, which needs images.")
+    flat, flat_test = (x.reshape(len(x), -1) for x in (loaded.x_train, loaded.x_test))
+    path = folder / "pca.npz" if folder else None
+    if path and path.exists():  # fitting again would be paid for again
+        pca = adaclip_tf.PrivatePCA.load(path)
+    else:
+        pca = adaclip_tf.PrivatePCA(
+            num_components=config.pca_components,
+            noise_multiplier=plan.pca_noise_multiplier,
+            seed=config.seed if config.reproducible else None,
+        ).fit(flat)
+        if path:
+            pca.save(path.with_suffix(".part"))
+            os.replace(path.with_suffix(".part"), path)
+    return pca.transform(flat), pca.transform(flat_test), pca.event
+
+
+def _budget(config, num_examples, pca_event, folder) -> adaclip_tf.PrivacyBudget | None:
+    if config.optimizer == "sgd":
+        return None
+    return adaclip_tf.PrivacyBudget(
+        num_examples=num_examples,
+        batch_size=config.expected_batch_size,
+        delta=config.delta,
+        target_epsilon=config.target_epsilon,
+        accountant=config.accountant,
+        other_event=pca_event,
+        statement_path=folder / "privacy" if folder else None,
+    )
+
+
+class _NoiseNorm(tf.keras.callbacks.Callback):
+    """Puts the optimizer's noise norm into the epoch's logs."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs["noise_norm"] = float(self.model.optimizer.private_metrics()["noise_norm"])
+
+
+def _callbacks(config, budget, folder) -> list[tf.keras.callbacks.Callback]:
+    """In the order in which each finds what it needs: restored state, epsilon, noise, files."""
+    private: list[tf.keras.callbacks.Callback] = [budget, _NoiseNorm()] if budget else []
+    if folder is None:
+        return private
+    backup = tf.keras.callbacks.BackupAndRestore(folder / "backup", delete_checkpoint=False)
+    boards = [
+        tensorboard.PrivacyTensorBoard(folder / "tensorboard", budget=budget, hparams={"optimizer": config.optimizer})
+        if budget
+        else tf.keras.callbacks.TensorBoard(folder / "tensorboard")
+    ]
+    return [backup, *private, *boards, tf.keras.callbacks.CSVLogger(folder / "history.csv", append=True)]
+
+
+def _read_history(folder: pathlib.Path) -> dict[str, list[float]]:
+    """What CSVLogger wrote, over all resumptions; an epoch that was run twice counts the second time."""
+    with open(folder / "history.csv", newline="") as file:
+        rows = {int(row["epoch"]): row for row in csv.DictReader(file)}
+    names = [name for name in next(iter(rows.values())) if name != "epoch"]
+    return {name: [float(rows[epoch][name]) for epoch in sorted(rows)] for name in names}
+
+
+def _statement(config, num_examples, pca_event, optimizer) -> str:
+    if config.optimizer == "sgd":
+        return "Plain SGD: NOT private.\n"
+    return statement.privacy_statement(
+        noise_multiplier=float(optimizer.noise_multiplier),
+        delta=config.delta,
+        num_examples=num_examples,
+        batch_size=config.expected_batch_size,
+        steps=int(optimizer.noised_steps),
+        other_event=pca_event,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------
+# Several.
+
+
+def run_seeds(
+    config: ml_collections.ConfigDict, seeds: int, workdir: str | os.PathLike[str] | None = None, **arguments: Any
+) -> list[Result]:
+    """`run` for config.seed, config.seed + 1, ...: other initial weights, fresh noise, fresh batches.
+
+    Every run has a folder of its own in `workdir`. Each is private by itself; to publish all of them costs the
+    sum.
+    """
+    loaded = arguments.pop("loaded", None) or data.load(config.dataset, config.data_dir or None)
+    results = []
+    for seed in range(config.seed, config.seed + seeds):
+        one = ml_collections.ConfigDict(config)
+        one.seed = seed
+        folder = None if workdir is None else pathlib.Path(workdir) / f"seed_{seed}"
+        results.append(run(one, folder, loaded=loaded, **arguments))
+    return results
+
+
+def summary(results: Sequence[Result]) -> str:
+    """One line: mean and standard deviation of the test metric, and epsilon."""
+    values = [result.metric for result in results]
+    spread = f" (sd {np.std(values, ddof=1):.4f} over {len(values)} seeds)" if len(values) > 1 else ""
+    first = results[0]
+    return (
+        f"test {first.metric_name.replace('_', ' ')} {np.mean(values):.4f}{spread}, epsilon {first.epsilon:.4f}, "
+        f"noise multiplier {first.noise_multiplier:.4f}, noise norm {first.noise_norm:.4g}"
+    )
