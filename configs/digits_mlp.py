@@ -1,7 +1,7 @@
 """A small MLP on scikit-learn's digits: what `make demo` falls back to without MNIST.
 
-    --config=configs/digits_mlp.py              # AdaCliP
-    --config=configs/digits_mlp.py:fixed_clip   # Abadi et al.
+--config=configs/digits_mlp.py              # AdaCliP
+--config=configs/digits_mlp.py:fixed_clip   # Abadi et al.
 """
 
 from configs import base

@@ -1,7 +1,7 @@
 """The paper's MLP on MNIST: PrivatePCA to 60 dimensions, 1,000 hidden units, epsilon 1 for both together.
 
-    --config=configs/mnist_mlp.py              # AdaCliP
-    --config=configs/mnist_mlp.py:fixed_clip   # Abadi et al.
+--config=configs/mnist_mlp.py              # AdaCliP
+--config=configs/mnist_mlp.py:fixed_clip   # Abadi et al.
 """
 
 from configs import base

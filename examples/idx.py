@@ -47,7 +47,11 @@ _READ_ERRORS = (OSError, EOFError, ValueError, KeyError, struct.error, zlib.erro
 
 
 class BadFileError(Exception):
-    """A file that is there but cannot be what it is named after."""
+    """Files that are there but cannot be what they are named after."""
+
+    def __init__(self, message: str, paths: list[pathlib.Path]):
+        super().__init__(message)
+        self.paths = paths
 
 
 def encode(array: np.ndarray) -> bytes:
@@ -76,13 +80,15 @@ def read_folder(folder: pathlib.Path, name: str) -> list[np.ndarray] | None:
       None where the folder does not hold them all.
 
     Raises:
-      BadFileError: where one of them is truncated, corrupted or of something else. `args[1]` lists such files.
+      BadFileError: where one of them is truncated, corrupted or of something else. `paths` lists such files.
     """
-    paths = [_first_existing(folder / file, folder / f"{file}.gz") for file in FILES]
-    if any(path is None for path in paths):
+    candidates = [_first_existing(folder / file, folder / f"{file}.gz") for file in FILES]
+    paths = [path for path in candidates if path is not None]
+    if len(paths) < len(FILES):
         archive = folder / f"{name}.npz"
         return _read_npz(archive, name) if archive.exists() else None
-    arrays, bad = [], {}
+    arrays: list[np.ndarray] = []
+    bad: dict[pathlib.Path, Exception] = {}
     for path, checksum in zip(paths, CHECKSUMS[name]):
         try:
             arrays.append(_read_idx(path, checksum))
@@ -94,14 +100,14 @@ def read_folder(folder: pathlib.Path, name: str) -> list[np.ndarray] | None:
     return arrays
 
 
-def _first_existing(*paths):
+def _first_existing(*paths: pathlib.Path) -> pathlib.Path | None:
     return next((path for path in paths if path.exists()), None)
 
 
 def _read_idx(path: pathlib.Path, checksum: str) -> np.ndarray:
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rb") as file:
-        data = file.read()
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        data = gzip.decompress(data)
     array = decode(data)
     if _md5(data) != checksum:
         raise ValueError(f"its checksum is not {checksum}")

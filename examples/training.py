@@ -197,9 +197,7 @@ def run(
     test = tf.data.Dataset.from_tensor_slices((x_test, loaded.y_test)).batch(1000)
     budget = _budget(config, num_examples, pca_event, folder)
     all_callbacks = _callbacks(config, budget, folder) + list(callbacks)
-    fitted = model.fit(
-        batches, epochs=config.epochs, validation_data=test, verbose=verbose, callbacks=all_callbacks
-    )
+    fitted = model.fit(batches, epochs=config.epochs, validation_data=test, verbose=verbose, callbacks=all_callbacks)
     score = model.evaluate(test, verbose=0, return_dict=True)[metric.name]
     return Result(
         metric_name=metric.name,
