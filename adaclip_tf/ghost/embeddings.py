@@ -12,6 +12,7 @@ row are added before they are squared.
 from __future__ import annotations
 
 import tensorflow as tf
+from tensorflow.python.ops import control_flow_util
 
 from adaclip_tf.ghost import terms
 from adaclip_tf.ghost.labels import Context, Unknown
@@ -40,7 +41,7 @@ class Lookup:
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         scaled = self._values / self._look_up(scale)  # v / b, so that squares are of w's size
-        quadratic = self._per_example(tf.square(self._added_up(scaled)))
+        quadratic = self._sum_of_squares(scaled)
         ratio = self._look_up(center / scale)
         linear = self._per_example(scaled) * ratio if terms.is_scalar(ratio) else self._per_example(scaled * ratio)
         constant = terms.constant_part(center, scale, self._vocabulary * self._width)
@@ -56,10 +57,36 @@ class Lookup:
         floats = tf.size(rows) // tf.maximum(self._n, 1)
         return tf.reduce_sum(tf.reshape(rows, [self._n, floats]), axis=1)
 
-    def _added_up(self, values: tf.Tensor) -> tf.Tensor:
-        """Rows of one example that have the same index, added up in one of their places; 0 in the others."""
+    def _sum_of_squares(self, values: tf.Tensor) -> tf.Tensor:
+        """sum_j |sum_{l: i_l = j} v_l|^2 of each example."""
         if self._rows.per_example == 1:
-            return values
+            return self._per_example(tf.square(values))
+        if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+            return self._per_example(tf.square(self._added_up(values)))
+        # Most rows are looked up once, and adding up is slow: only what repeats is taken out and added up.
+        examples = tf.range(tf.shape(self._indices)[0]) // self._length()
+        keys = tf.cast(self._indices, tf.int64) + self._vocabulary * tf.cast(examples, tf.int64)
+        distinct, lookups = tf.unique(keys)
+        counts = tf.math.unsorted_segment_sum(tf.ones_like(lookups), lookups, tf.size(distinct))
+        repeats = tf.gather(counts, lookups) > 1
+        squares = tf.reduce_sum(tf.square(values), axis=1)
+        positions = tf.where(repeats)[:, 0]
+        repeated, groups = tf.unique(tf.gather(lookups, positions))
+        sums = tf.math.unsorted_segment_sum(tf.gather(values, positions), groups, tf.size(repeated))
+        example = tf.gather(distinct, repeated) // self._vocabulary
+        return self._per_example(tf.where(repeats, 0.0, squares)) + tf.math.unsorted_segment_sum(
+            tf.reduce_sum(tf.square(sums), axis=1), example, self._n
+        )
+
+    def _length(self) -> tf.Tensor:
+        """Positions per microbatch."""
+        return tf.maximum(tf.shape(self._indices)[0] // tf.maximum(self._n, 1), 1)
+
+    def _added_up(self, values: tf.Tensor) -> tf.Tensor:
+        """Rows of one example that have the same index, added up in one of their places; 0 in the others.
+
+        All shapes follow from the batch's, as XLA needs them to.
+        """
         positions = tf.shape(self._indices)[0]
         length = positions // tf.maximum(self._n, 1)
         indices = tf.reshape(self._indices, [self._n, length])
