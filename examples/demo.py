@@ -60,7 +60,7 @@ def run(output: str, *, data_dir: str | None = None, quick: bool = False, verbos
         begun = time.monotonic()
         result = training.run(config, folder, loaded=loaded, verbose=verbose)
         runs[optimizer] = {
-            **{key: value for key, value in result._asdict().items() if key != "statement"},
+            **{key: value for key, value in result._asdict().items() if key != "accounted"},
             "seconds": round(time.monotonic() - begun, 1),
             "config": json.loads(config.to_json()),
         }

@@ -37,7 +37,7 @@ def main(argv):
         results = training.run_seeds(config, _SEEDS.value, _WORKDIR.value, verbose=verbose)
     except (ValueError, data.DataUnavailableError) as error:
         raise app.UsageError(str(error)) from error
-    print(results[0].statement)
+    print(training.describe(results[0]))
     print(f"{config.dataset} from {results[0].source}, {config.model}, {config.optimizer}:")
     print(training.summary(results))
     if _WORKDIR.value:

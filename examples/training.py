@@ -19,7 +19,7 @@ import tensorflow as tf
 from absl import logging
 
 import adaclip_tf
-from adaclip_tf import statement, tensorboard
+from adaclip_tf import tensorboard
 from examples import baselines, data
 
 MODELS = ("softmax", "mlp", "cnn", "logistic", "linear")
@@ -36,7 +36,7 @@ class Result(NamedTuple):
     noise_multiplier: float
     noise_norm: float
     history: dict[str, list[float]]  # per epoch: epsilon, noise_norm, val_..., and Keras's own, which are not private
-    statement: str
+    accounted: dict[str, Any]  # the arguments of `privacy_statement`; empty for plain SGD
     source: str
 
 
@@ -206,7 +206,7 @@ def run(
         noise_multiplier=plan.noise_multiplier,
         noise_norm=float(optimizer.private_metrics()["noise_norm"]) if budget else 0.0,
         history=_read_history(folder) if folder else fitted.history,
-        statement=_statement(config, num_examples, pca_event, optimizer),
+        accounted=_accounted(config, num_examples, pca_event, optimizer),
         source=loaded.source,
     )
 
@@ -299,17 +299,22 @@ def _read_history(folder: pathlib.Path) -> dict[str, list[float]]:
     return {name: [float(rows[epoch][name]) for epoch in sorted(rows)] for name in names}
 
 
-def _statement(config, num_examples, pca_event, optimizer) -> str:
+def _accounted(config, num_examples, pca_event, optimizer) -> dict[str, Any]:
     if config.optimizer == "sgd":
-        return "Plain SGD: NOT private.\n"
-    return statement.privacy_statement(
-        noise_multiplier=float(optimizer.noise_multiplier),
-        delta=config.delta,
-        num_examples=num_examples,
-        batch_size=config.expected_batch_size,
-        steps=int(optimizer.noised_steps),
-        other_event=pca_event,
-    )
+        return {}
+    return {
+        "noise_multiplier": float(optimizer.noise_multiplier),
+        "delta": config.delta,
+        "num_examples": num_examples,
+        "batch_size": config.expected_batch_size,
+        "steps": int(optimizer.noised_steps),
+        "other_event": pca_event,
+    }
+
+
+def describe(result: Result) -> str:
+    """The privacy statement of a run."""
+    return adaclip_tf.privacy_statement(**result.accounted) if result.accounted else "Plain SGD: NOT private.\n"
 
 
 # ---------------------------------------------------------------------------------------------------
