@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed-from-lock
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help demo test slow-test lint format lock clean
+.PHONY: help demo regression bench test slow-test lint format lock clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -19,13 +19,21 @@ $(STAMP): $(LOCK)
 	PYTHON=$(PYTHON) sh requirements/install.sh $(VENV) $(LOCK)
 	@touch $@
 
-demo: $(STAMP)  ## Run the main job: the paper's regression experiment.
+demo: $(STAMP)  ## Train on MNIST at epsilon 1, AdaCliP and Abadi et al., a few minutes.
+	$(BIN)/python -m examples.demo
+
+regression: $(STAMP)  ## Run the paper's regression experiment.
 	$(BIN)/python examples/regression.py
+
+bench: $(STAMP)  ## Compare speed and memory with Keras's SGD and tensorflow-privacy, half an hour.
+	$(BIN)/python -m benchmarks.speed $(BENCH_ARGS)
 
 test: $(STAMP)  ## Run the default tests, a few minutes.
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
-slow-test: $(STAMP)  ## Run the long tests too.
+slow-test: $(STAMP)  ## Run the long tests, with Chromium for TensorBoard's pages if it can be installed.
+	@command -v chromium >/dev/null || (apt-get -qq update && apt-get -qq -y install chromium >/dev/null) \
+	    || echo "Chromium is not installed and could not be; the browser test will be skipped."
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
 lint: $(STAMP)  ## Check style, types and BUILD files.

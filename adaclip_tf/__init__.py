@@ -18,6 +18,7 @@ _HOME = {
     "DPFixedClipSGD": "optimizer",
     "PrivacyBudget": "budget",
     "PrivacyBudgetSpentError": "budget",
+    "PrivacyTensorBoard": "tensorboard",
     "PrivatePCA": "pca",
     "check_model": "mixing",
     "epsilon": "accounting",
