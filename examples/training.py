@@ -7,6 +7,7 @@ configs/ holds configs.
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import os
 import pathlib
@@ -57,18 +58,34 @@ def make_plan(config: ml_collections.ConfigDict, num_examples: int) -> Plan:
     per_epoch = -(-num_examples // config.expected_batch_size)
     if config.optimizer == "sgd":
         return Plan(per_epoch, 0.0, 0.0 if config.pca_components else None)
-    arguments = {
-        "target_epsilon": config.target_epsilon,
-        "delta": config.delta,
+    arguments = (config.target_epsilon, config.delta, num_examples, config.expected_batch_size)
+    fraction = config.pca_fraction if config.pca_components else None
+    return Plan(per_epoch, *_noise(*arguments, per_epoch * config.epochs, config.accountant, fraction))
+
+
+@functools.lru_cache(maxsize=128)
+def _noise(
+    target_epsilon: float,
+    delta: float,
+    num_examples: int,
+    batch_size: int,
+    steps: int,
+    accountant: str,
+    pca_fraction: float | None,
+) -> tuple[float, float | None]:
+    """Noise multipliers of training and of the PCA. Remembered: the search takes a second, and seeds share it."""
+    arguments: dict[str, Any] = {
+        "target_epsilon": target_epsilon,
+        "delta": delta,
         "num_examples": num_examples,
-        "batch_size": config.expected_batch_size,
-        "steps": per_epoch * config.epochs,
-        "accountant": config.accountant,
+        "batch_size": batch_size,
+        "steps": steps,
+        "accountant": accountant,
     }
-    if not config.pca_components:
-        return Plan(per_epoch, adaclip_tf.noise_multiplier(**arguments), None)
-    split = adaclip_tf.split_budget(pca_fraction=config.pca_fraction, **arguments)
-    return Plan(per_epoch, split.training_noise_multiplier, split.pca_noise_multiplier)
+    if pca_fraction is None:
+        return adaclip_tf.noise_multiplier(**arguments), None
+    split = adaclip_tf.split_budget(pca_fraction=pca_fraction, **arguments)
+    return split.training_noise_multiplier, split.pca_noise_multiplier
 
 
 def make_model(config: ml_collections.ConfigDict, shape: Sequence[int], num_classes: int | None) -> tf.keras.Model:
