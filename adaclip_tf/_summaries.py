@@ -31,6 +31,8 @@ DESCRIPTIONS = {
     "learning_rate": "The learning rate of the last step.",
 }
 NOISE_IMAGE = "b of the first layer, averaged over its outputs: where in the input the noise goes."
+# Constant but for float32's rounding, which a chart would blow up.
+_CONSTANT = {"privacy/noise_norm_abadi", "bound/clipping_bias"}
 
 
 class Measurement:
@@ -58,8 +60,11 @@ class Measurement:
         }
 
     def __call__(self) -> dict[str, float]:
-        values = self._values().numpy()  # the first call fills in the tags
-        return dict(zip(self._tags, values.tolist()))
+        numbers = self._values().numpy()  # the first call fills in the tags
+        values = dict(zip(self._tags, numbers.tolist()))
+        for tag in _CONSTANT.intersection(values):
+            values[tag] = float(f"{values[tag]:.6g}")
+        return values
 
     def _trace(self) -> tf.Tensor:
         optimizer = self._optimizer
@@ -149,12 +154,15 @@ def layout() -> Any:
         "Privacy": [
             chart("epsilon spent", "^privacy/epsilon$"),
             chart("noise norm: ours and fixed clipping at C", "^privacy/noise_norm$", "^privacy/noise_norm_abadi$"),
-            chart("convergence bound: clipping bias, noise variance", "^bound/.*$"),
+            chart(f"accuracy against {EPSILON_STEPS} epsilon", rf"^{epsilon}/.*acc.*$"),
         ],
         "Training": [
             chart("accuracy", r"^(train|validation)/.*acc.*$"),
-            chart(f"accuracy against {EPSILON_STEPS} epsilon", rf"^{epsilon}/.*acc.*$"),
             chart("loss", r"^(train|validation)/loss$"),
+        ],
+        "Convergence bound": [
+            chart("clipping bias |s/b|^2", "^bound/clipping_bias$"),
+            chart("noise variance z^2 |b|^2 / B^2", "^bound/noise_variance$"),
         ],
     }
     return custom_scalar.pb(
