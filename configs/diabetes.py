@@ -1,4 +1,8 @@
-"""Linear regression on scikit-learn's diabetes data, 354 examples."""
+"""Linear regression on scikit-learn's diabetes data, 354 examples.
+
+Learning rate and h2 are the best of six on a held-out fifth of the training set. gamma = 0.5: with so few coordinates s
+must be able to grow where every example is clipped.
+"""
 
 from configs import base
 
@@ -11,5 +15,7 @@ def get_config():
     config.target_epsilon = 3.0
     config.expected_batch_size = 128
     config.epochs = 30
-    config.learning_rate = 0.1
+    config.learning_rate = 0.3
+    config.h2 = 1.0
+    config.gamma = 0.5
     return config

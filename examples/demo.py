@@ -26,22 +26,20 @@ from examples import data, training
 LABELS = {"adaclip": "AdaCliP", "fixed_clip": "Abadi et al."}
 LEAST_ACCURACY = {"mnist": 0.88, "digits": 0.5}
 
-_OUTPUT = flags.DEFINE_string("output", "runs/demo", "Folder for the figure, the table, logs and statements.")
-_DATA_DIR = flags.DEFINE_string("data_dir", None, "Folder with MNIST's files, if they are at hand.")
-_QUICK = flags.DEFINE_bool("quick", False, "Digits and two epochs: seconds, to see that everything runs.")
-
 
 def main(argv):
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments {argv[1:]}; see --help for the flags.")
     tf.get_logger().setLevel("ERROR")
-    results = run(_OUTPUT.value, data_dir=_DATA_DIR.value, quick=_QUICK.value, verbose=1 if sys.stdout.isatty() else 2)
+    output = flags.FLAGS.output
+    verbose = 1 if sys.stdout.isatty() else 2
+    results = run(output, data_dir=flags.FLAGS.data_dir, quick=flags.FLAGS.quick, verbose=verbose)
     print()
     print(table(results))
     print()
-    for path in write(results, _OUTPUT.value):
+    for path in write(results, output):
         print(f"wrote {path}")
-    print(f"open with: .venv/bin/tensorboard --logdir {_OUTPUT.value}")
+    print(f"open with: .venv/bin/tensorboard --logdir {output}")
     print(check(results))
 
 
@@ -140,7 +138,8 @@ def draw(results: dict[str, Any], path: pathlib.Path) -> None:
     for axes in (left, right):
         axes.set_xlabel(f"epsilon at delta = {delta:g}")
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, loc="lower right")
+    right.margins(y=0.15)
     right.set_ylim(bottom=0.0)
     figure.savefig(path, dpi=150, metadata={"Software": None})
     pyplot.close(figure)
@@ -159,5 +158,8 @@ def check(results: dict[str, Any]) -> str:
     return f"ok: {accuracies} on {results['dataset']}, each within its epsilon ({results['seconds']:.0f} s)"
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # other programs in this folder have flags of the same names
+    flags.DEFINE_string("output", "runs/demo", "Folder for the figure, the table, logs and statements.")
+    flags.DEFINE_string("data_dir", None, "Folder with MNIST's files, if they are at hand.")
+    flags.DEFINE_bool("quick", False, "Digits and two epochs: seconds, to see that everything runs.")
     app.run(main)

@@ -10,8 +10,6 @@ stopped. Every field of the config (configs/base.py lists them) is a flag.
 
 from __future__ import annotations
 
-import math
-
 import tensorflow as tf
 from absl import app, flags
 from ml_collections import config_flags
@@ -42,16 +40,7 @@ def main(argv):
     print(training.summary(results))
     if _WORKDIR.value:
         print(f"open with: .venv/bin/tensorboard --logdir {_WORKDIR.value}")
-    check(config, results)
-
-
-def check(config, results) -> None:
-    """The program's own check of its result: within the budget, and finite."""
-    for result in results:
-        if config.optimizer != "sgd" and not result.epsilon <= config.target_epsilon:
-            raise RuntimeError(f"epsilon {result.epsilon} is above the target {config.target_epsilon}.")
-        if not math.isfinite(result.metric):
-            raise RuntimeError(f"the test {result.metric_name} is {result.metric}: training diverged.")
+    training.check(config, results)
 
 
 if __name__ == "__main__":

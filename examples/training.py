@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import functools
 import json
+import math
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
@@ -365,3 +366,12 @@ def summary(results: Sequence[Result]) -> str:
         f"test {first.metric_name.replace('_', ' ')} {np.mean(values):.4f}{spread}, epsilon {first.epsilon:.4f}, "
         f"noise multiplier {first.noise_multiplier:.4f}, noise norm {first.noise_norm:.4g}"
     )
+
+
+def check(config: ml_collections.ConfigDict, results: Sequence[Result]) -> None:
+    """Raises RuntimeError unless every run kept its budget and came to a number."""
+    for result in results:
+        if config.optimizer != "sgd" and not result.epsilon <= config.target_epsilon:
+            raise RuntimeError(f"epsilon {result.epsilon} is above the target {config.target_epsilon}.")
+        if not math.isfinite(result.metric):
+            raise RuntimeError(f"the test {result.metric_name} is {result.metric}: training diverged.")

@@ -14,7 +14,7 @@ import tensorflow as tf
 import adaclip_tf
 from adaclip_tf import accounting
 from configs import base, digits
-from examples import data, train, training
+from examples import data, training
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -87,7 +87,7 @@ def test_plain_sgd_learns_the_tables(tmp_path):
             dataset="breast_cancer",
             model="logistic",
             optimizer="sgd",
-            epochs=40,
+            epochs=20,
             expected_batch_size=64,
             learning_rate=1.0,
         )
@@ -98,9 +98,9 @@ def test_plain_sgd_learns_the_tables(tmp_path):
             dataset="diabetes",
             model="linear",
             optimizer="sgd",
-            epochs=40,
+            epochs=20,
             expected_batch_size=64,
-            learning_rate=0.05,
+            learning_rate=0.1,
         )
     )
     assert diabetes.metric_name == "squared_error" and diabetes.metric < 0.4  # the target's variance is 0.6
@@ -157,7 +157,8 @@ class KillAfter(tf.keras.callbacks.Callback):
         self.epoch = epoch
 
 
-def test_an_interrupted_run_goes_on_to_the_same_epsilon(tmp_path, loaded):
+def test_an_interrupted_run_goes_on_to_the_same_epsilon(tmp_path, loaded, monkeypatch):
+    monkeypatch.setattr(accounting, "ACCOUNTANTS", {"rdp": accounting.ACCOUNTANTS["rdp"]})  # PLD takes seconds
     config = small(epochs=4, pca_components=10)
     with pytest.raises(Killed):
         training.run(config, tmp_path, loaded=loaded, callbacks=[KillAfter(2)])
@@ -193,13 +194,12 @@ def test_every_config_names_what_there_is(name):
     config = importlib.import_module(f"configs.{name}").get_config()
     assert set(config) == set(base.get_config())
     assert config.dataset in data.NAMES and not config.reproducible
-    training.make_plan(config, {"mnist": 60000, "digits": 1438, "breast_cancer": 456, "diabetes": 354}[config.dataset])
     training.make_optimizer(config, 1.0)
 
 
 def test_the_command_line(tmp_path):
     command = [sys.executable, "-m", "examples.train", f"--config={ROOT / 'configs/digits.py'}"]
-    command += ["--config.epochs=1", "--config.h2=1e-4", "--verbose=0", f"--workdir={tmp_path}", "--seeds=2"]
+    command += ["--config.epochs=1", "--config.h2=1e-4", "--verbose=0", f"--workdir={tmp_path}"]
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -210,16 +210,16 @@ def test_the_command_line(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "Differentially private training" in done.stdout
-    assert "over 2 seeds" in done.stdout
+    assert "digits from scikit-learn's wheel, softmax, adaclip:\ntest accuracy 0." in done.stdout
     assert f"tensorboard --logdir {tmp_path}" in done.stdout
-    assert '"h2": 0.0001' in (tmp_path / "seed_1" / "config.json").read_text()
+    assert '"h2": 0.0001' in (tmp_path / "seed_0" / "config.json").read_text()
 
 
 def test_the_programs_own_check():
     config = digits.get_config()
     good = training.Result("accuracy", 0.9, 2.9, 1.0, 0.1, {}, {}, "")
-    train.check(config, [good])
+    training.check(config, [good])
     with pytest.raises(RuntimeError, match=r"epsilon 3\.1 is above the target 3\.0"):
-        train.check(config, [good._replace(epsilon=3.1)])
+        training.check(config, [good._replace(epsilon=3.1)])
     with pytest.raises(RuntimeError, match="diverged"):
-        train.check(config, [good._replace(metric=math.nan)])
+        training.check(config, [good._replace(metric=math.nan)])
