@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import pathlib
 import resource
 import statistics
@@ -137,7 +138,7 @@ def main(argv):
         return
     out = pathlib.Path(FLAGS.out)
     out.mkdir(parents=True, exist_ok=True)
-    results: dict = {"machine": f"{tf.__version__} on {len(tf.config.list_physical_devices('CPU'))} CPU device", "cases": {}}
+    results: dict = {"tensorflow": tf.__version__, "cores": os.cpu_count(), "cases": {}}
     for name in FLAGS.cases:
         print(f"{name} ...", flush=True)
         results["cases"][name] = measure_case(name)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the virtual environment $1 hold just what the lock file $2 names, with uv if it can be had (seconds),
+# Makes the virtual environment $1 hold what the lock file $2 names, with uv if it can be had (seconds),
 # with pip otherwise (minutes).
 set -eu
 venv=$1
