@@ -69,8 +69,13 @@ def metric_by_epsilon(points: Sequence[tuple[float, Mapping[str, float]]], delta
     return _pixels(figure)
 
 
-def load_matplotlib():
-    """Imports what draws, which takes a second. Without pyplot, which would choose a backend for the whole program."""
+def warm_up() -> None:
+    """Draws once: importing matplotlib and finding its fonts takes a second, better before training than in it."""
+    scale_picture("", np.zeros((2, 2)))
+
+
+def _load_matplotlib():
+    """What draws. Without pyplot, which would choose a backend for the whole program."""
     try:
         from matplotlib import figure
         from matplotlib.backends import backend_agg
@@ -80,7 +85,7 @@ def load_matplotlib():
 
 
 def _figure(width: float, height: float):
-    make_figure, make_canvas = load_matplotlib()
+    make_figure, make_canvas = _load_matplotlib()
     figure = make_figure(figsize=(width, height), dpi=100, layout="constrained")
     make_canvas(figure)
     return figure, figure.add_subplot()

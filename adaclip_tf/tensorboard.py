@@ -71,8 +71,8 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         delta: float | None = None,
         update_freq: int | str = 50,
         reference_l2_norm_clip: float | None = None,
-        histogram_freq: int = 1,
-        image_freq: int = 10,
+        histogram_freq: int = 5,
+        image_freq: int = 25,
         image_shape: tuple[int, ...] | None = None,
         keras_metrics: bool = True,
         hparams: bool | Mapping[str, Any] = True,
@@ -113,7 +113,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         self._measure: _summaries.Measurement | None = None
         self._first_step = self._last_step = 0
         self._last_tags: set[str] = set()
-        self._epoch = 0
+        self._epoch = self._next_look = 0
         self._epoch_logs: dict[str, float] = {}
         self._by_epsilon: list[tuple[float, dict[str, float]]] = []
 
@@ -134,7 +134,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
             self._budget.set_model(self.model)
             self._budget._check(optimizer)  # of batch size and sampling
         if self._image_freq:
-            _figures.load_matplotlib()
+            _figures.warm_up()
         self._measure = None
         self._first_step = self._last_step = self._step()
         self._last_tags, self._epoch, self._epoch_logs = set(), 0, {}
@@ -152,10 +152,15 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
             if self._image_freq:  # an `image_shape` that does not fit is told now
                 _figures.first_layer_scale(optimizer.private_state(), self._image_shape)
 
+    def on_epoch_begin(self, epoch, logs=None):
+        self._next_look = 0 if self._update_freq is None else self._update_freq - self._step() % self._update_freq
+
     def on_train_batch_end(self, batch, logs=None):
-        if self._update_freq is None or not self._files:
+        # A batch is at most one noised step: before this many there is nothing to write, and no need to ask.
+        if self._update_freq is None or not self._files or batch + 1 < self._next_look:
             return
         step = self._step()
+        self._next_look = batch + 1 + self._update_freq - step % self._update_freq
         if step // self._update_freq > self._last_step // self._update_freq:
             self._write_step(step, logs, self._epsilon(step) if self._epsilon_is_quick() else None)
 

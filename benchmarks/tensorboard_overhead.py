@@ -2,9 +2,9 @@
 
 Epochs with and without the callback take turns, so that whatever else the machine does hits both alike. Two
 figures come out: the ratio of median epochs, and how much time was spent inside the callback's hooks, which also
-holds the images of every tenth epoch. What happens once per run (opening files, tracing) is left out.
+holds the histograms and images of some epochs. What happens once per run (opening files, tracing) is left out.
 
-    python -m benchmarks.tensorboard_overhead --epochs=20
+    python -m benchmarks.tensorboard_overhead --epochs=25
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from adaclip_tf import DPAdaClipSGD
 from adaclip_tf.tensorboard import PrivacyTensorBoard
 from benchmarks import cases
 
-_EPOCHS = flags.DEFINE_integer("epochs", 20, "Epochs with the callback, and as many without.", lower_bound=1)
+_EPOCHS = flags.DEFINE_integer("epochs", 25, "Epochs with the callback, and as many without.", lower_bound=1)
 _STEPS = flags.DEFINE_integer("steps", 100, "Steps per epoch: 100 for 60,000 examples.", lower_bound=1)
 
 CASE = cases.CASES["mlp"]

@@ -86,7 +86,13 @@ def full(tmp_path_factory):
     model = make_model(nonprivate_metrics=True, learning_rate=schedule)
     spy = Spy()
     board = PrivacyTensorBoard(
-        folder, **WHERE, update_freq=1, reference_l2_norm_clip=4.0, image_freq=1, hparams={"layers": 1}
+        folder,
+        **WHERE,
+        update_freq=1,
+        reference_l2_norm_clip=4.0,
+        histogram_freq=1,
+        image_freq=1,
+        hparams={"layers": 1},
     )
     keras = tf.keras.callbacks.TensorBoard(folder, update_freq=3)
     history = fit(model, keras, spy, board, epochs=2, validation_data=models.data(8, seed=3))
