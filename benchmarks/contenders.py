@@ -73,7 +73,9 @@ def _tensorflow_privacy_model(with_registry):
             inputs=source,
             outputs=out,
         )
-        model.compile(tf.keras.optimizers.SGD(RATE), _loss("none"))
+        # The registry path takes the loss apart by itself and wants it reduced.
+        reduction = "sum_over_batch_size" if with_registry else "none"
+        model.compile(tf.keras.optimizers.SGD(RATE), _loss(reduction))
         return model
 
     return compile_model
@@ -87,6 +89,6 @@ CONTENDERS: dict[str, Callable[[cases.Case, int], tf.keras.Model]] = {
     "tfp DPKerasSGDOptimizer": _tensorflow_privacy_optimizer("DPKerasSGDOptimizer"),
     "tfp VectorizedDPKerasSGDOptimizer": _tensorflow_privacy_optimizer("VectorizedDPKerasSGDOptimizer"),
     "tfp DPModel": _tensorflow_privacy_model(with_registry=False),
-    "tfp DPModel, layer registry": _tensorflow_privacy_model(with_registry=True),
+    "tfp DPModel with layer registry": _tensorflow_privacy_model(with_registry=True),
 }
 BASELINE, OURS = "Keras SGD", "DPAdaClipSGD ghost"

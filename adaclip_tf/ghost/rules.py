@@ -17,7 +17,7 @@ from adaclip_tf.ghost import _graph
 from adaclip_tf.ghost.flow_linear import parse_einsum, reduced_axes
 from adaclip_tf.ghost.labels import Context, Lead, Lost, Unknown
 from adaclip_tf.ghost.products import OuterProduct, SumOfOuterProducts
-from adaclip_tf.ghost.terms import PerExample, Rows, Term, Transposed
+from adaclip_tf.ghost.terms import Bias, PerExample, Rows, Term, Transposed
 
 Rule = Callable[[Context, tf.Operation, int], Term]
 REGISTRY: dict[str, Rule] = {}
@@ -136,7 +136,7 @@ def _bias(ctx: Context, op: tf.Operation, size: int) -> Term:
     rows = Rows(ctx, label)
     dy = checked(ctx, label, dy, rows)
     if dy.shape.rank == 2 and rows.per_example == 1:
-        return PerExample(tf.cast(dy, tf.float32))  # the very tensor that the kernel's term works on
+        return Bias(tf.cast(dy, tf.float32))  # the very tensor that the kernel's term works on
     examples = rows.split(dy)
     channel = 2 if op.get_attr("data_format") == b"NCHW" else examples.shape.rank - 1
     return PerExample(_reduce(examples, [a for a in range(1, examples.shape.rank) if a != channel]))

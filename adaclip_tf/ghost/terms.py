@@ -129,6 +129,27 @@ class PerExample:
         return tf.matmul(_column(weights, kept), kept, transpose_a=True)
 
 
+class Bias(PerExample):
+    """A bias whose per-example gradient is dy [n, J] itself.
+
+    The kernel's term squares the same dy; with the square expanded, both use that one tensor, and no other of its
+    size is made.
+    """
+
+    def __init__(self, dy: tf.Tensor):
+        super().__init__(dy)
+        self._dy = dy
+
+    def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        if is_scalar(scale):
+            return super().squared_norms(center, scale)
+        scale = tf.reshape(scale, [self._size])
+        center = tf.broadcast_to(center, [self._size]) if is_scalar(center) else tf.reshape(center, [self._size])
+        p = tf.square(tf.math.reciprocal(scale))
+        quadratic = tf.linalg.matvec(tf.square(self._dy), p) + TINY * tf.reduce_sum(p)
+        return expanded(quadratic, tf.linalg.matvec(self._dy, center * p), constant_part(center, scale, self._size))
+
+
 class Transposed:
     """Another term's gradient, split into axes of these `sizes`, which are then permuted."""
 
@@ -202,12 +223,25 @@ def outer_product_norms(x: tf.Tensor, dy: tf.Tensor, center: tf.Tensor, scale: t
     size = shape[0] * shape[1]
     center, scale = (value if is_scalar(value) else tf.reshape(value, shape) for value in (center, scale))
     p = tf.square(tf.math.reciprocal(scale))
-    quadratic = _bilinear(xx, p, yy)
+    quadratic, sum_of_squares = _weighted_squares(xx, p, yy)
     total_p = tf.reduce_sum(p) * (float(size) if is_scalar(p) else 1.0)
-    guard = TINY * (total_p + float(sum(shape)))
-    quadratic += guard * (tf.reduce_sum(xx, axis=1) + tf.reduce_sum(yy, axis=1))
+    quadratic += TINY * (total_p + float(sum(shape))) * sum_of_squares
     linear = _bilinear(x, center * p, dy)
     return expanded(quadratic, linear, constant_part(center, scale, size))
+
+
+def _weighted_squares(xx: tf.Tensor, p: tf.Tensor, yy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """xx_k^T p yy_k, and the sum of all entries of xx_k and yy_k, for every row k."""
+    if is_scalar(p):
+        sums = tf.reduce_sum(xx, axis=1), tf.reduce_sum(yy, axis=1)
+        return sums[0] * sums[1] * p, sums[0] + sums[1]
+    # A column of ones in the product adds up the longer rows: one pass over them less.
+    inner, outer = xx.shape[1], yy.shape[1]
+    if inner <= outer:
+        xx, yy, inner, outer = yy, xx, outer, inner
+        p = tf.transpose(p)
+    product = tf.matmul(xx, tf.concat([p, tf.ones([inner, 1])], axis=1))
+    return tf.reduce_sum(product[:, :outer] * yy, axis=1), product[:, outer] + tf.reduce_sum(yy, axis=1)
 
 
 def _bilinear(x: tf.Tensor, matrix: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
