@@ -195,7 +195,13 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         state = self._state()
         transform = self._fused_transform(state) if state else self._transform(state)
         batch = gradients.clipped_sum(
-            loss, var_list, tape, transform, path=self.gradient_path, num_microbatches=self.num_microbatches
+            loss,
+            var_list,
+            tape,
+            transform,
+            path=self.gradient_path,
+            num_microbatches=self.num_microbatches,
+            raw_norms=self.nonprivate_metrics_recorded,
         )
         if self.nonprivate_metrics_recorded:
             self._nonprivate.record(batch)

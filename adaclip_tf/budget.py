@@ -104,7 +104,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
     def noised_steps(self) -> int:
         """Noised steps that the weights have seen, by the optimizer's own count; 0 before it has state."""
         try:
-            return int(_optimizer_of(self.model).noised_steps)
+            return _as_int(_optimizer_of(self.model).noised_steps)
         except ValueError:
             return 0
 
@@ -136,7 +136,8 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
                 f"`accumulation_steps`={optimizer.accumulation_steps}: a logical batch would span two epochs, and "
                 "could hold an example twice."
             )
-        batches = int(getattr(self.model, "_steps_per_execution", None) or 1)
+        steps_per_execution = getattr(self.model, "_steps_per_execution", None)
+        batches = 1 if steps_per_execution is None else _as_int(steps_per_execution)
         batches = min(batches, self._batches_per_epoch or batches)
         self._steps_per_call = -(-batches // optimizer.accumulation_steps)
 
@@ -242,6 +243,11 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
             **self._arguments,
         )
         statement.write_report(report, self.statement_path)
+
+
+def _as_int(variable: Any) -> int:
+    """The value of an integer variable, under a distribution strategy too (there `int(variable)` fails)."""
+    return int(tf.convert_to_tensor(variable))
 
 
 def _optimizer_of(model: Any) -> Any:

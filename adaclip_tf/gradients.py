@@ -34,6 +34,7 @@ class ClippedSum(NamedTuple):
     num_records: tf.Tensor  # how many microbatches there were, int32
     weights: tf.Tensor  # c_k, shape [num_records]
     squared_norms: tf.Tensor  # |w_k|^2, shape [num_records]
+    raw_squared_norms: tf.Tensor | None = None  # |g_k|^2, if it was asked for
 
 
 def clipped_sum(
@@ -44,6 +45,7 @@ def clipped_sum(
     *,
     path: str,
     num_microbatches: int | None,
+    raw_norms: bool = False,
 ) -> ClippedSum:
     """Sums the transformed and clipped gradients of all microbatches of a batch. Graph mode only.
 
@@ -54,6 +56,7 @@ def clipped_sum(
       transform: (a, b) of this step.
       path: one of `PATHS`.
       num_microbatches: None for one per example.
+      raw_norms: also computes |g_k|^2, which nothing but debugging needs.
     """
     mixing.check(loss)
     num_records = tf.shape(loss)[0] if num_microbatches is None else tf.constant(num_microbatches)
@@ -66,20 +69,24 @@ def clipped_sum(
     if path == "jacobian" and not has_graph:
         return _one_by_one(handles, transform, num_records)
 
-    known = tf.zeros([num_records])
+    known, raw = tf.zeros([num_records]), tf.zeros([num_records])
     for index, handle in handles.items():
         norms = handle.squared_norms(transform.center[index], transform.scale[index])
         known += norms.value + _ROUNDING * norms.magnitude
+        if raw_norms:
+            raw += handle.squared_norms(tf.constant(0.0), tf.constant(1.0)).value
     totals: dict[int, tf.Tensor] = {}
     squared_norms = known
     if others:
-        totals, squared_norms = _isolated(loss, variables, transform, sorted(others), known, num_records)
+        totals, squared_norms, more = _isolated(loss, variables, transform, sorted(others), known, num_records)
+        raw += more
     weights = core.clip_weights(squared_norms)
     for index, handle in handles.items():
         # sum_k u_k = (sum_k c_k g_k - a sum_k c_k) / b
         centred = handle.weighted_sum(weights) - transform.center[index] * tf.reduce_sum(weights)
         totals[index] = centred / transform.scale[index]
-    return ClippedSum([totals[i] for i in range(len(variables))], num_records, weights, squared_norms)
+    ordered = [totals[i] for i in range(len(variables))]
+    return ClippedSum(ordered, num_records, weights, squared_norms, raw if raw_norms else None)
 
 
 def _ghost_handles(loss, variables, tape, num_records, num_microbatches):
@@ -112,7 +119,7 @@ class _NoGradient:
 
 
 def _isolated(loss, variables, transform, indices, known, num_records):
-    """sum_k u_k of the variables in `indices`, and |w_k|^2 of all, `known` being what the others add to it."""
+    """Of the variables in `indices`: sum_k u_k, |w_k|^2 with what the others add to it (`known`), and |g_k|^2."""
     part = core.Transform([transform.center[i] for i in indices], [transform.scale[i] for i in indices])
     chosen = [variables[i] for i in indices]
 
@@ -120,8 +127,8 @@ def _isolated(loss, variables, transform, indices, known, num_records):
         return _add_record(k, gradients, part, tf.gather(known, [k]), state)
 
     start = _no_records(chosen, num_records)
-    totals, norms = isolated.for_each_microbatch(loss, chosen, num_records, consume, start)
-    return dict(zip(indices, totals)), norms.stack()
+    totals, norms, raw = isolated.for_each_microbatch(loss, chosen, num_records, consume, start)
+    return dict(zip(indices, totals)), norms.stack(), raw.stack()
 
 
 def _one_by_one(handles, transform, num_records):
@@ -134,24 +141,25 @@ def _one_by_one(handles, transform, num_records):
         return k + 1, _add_record(k, gradients, transform, tf.zeros([1]), state)
 
     start = _no_records([handle.weighted_sum(tf.zeros([num_records])) for handle in ordered], num_records)
-    _, (totals, norms) = tf.while_loop(lambda k, _: k < num_records, body, (0, start))
+    _, (totals, norms, raw) = tf.while_loop(lambda k, _: k < num_records, body, (0, start))
     squared_norms = norms.stack()
-    return ClippedSum(totals, num_records, core.clip_weights(squared_norms), squared_norms)
+    return ClippedSum(totals, num_records, core.clip_weights(squared_norms), squared_norms, raw.stack())
 
 
 def _no_records(like, num_records):
-    norms = tf.TensorArray(tf.float32, size=num_records, element_shape=[])
-    return [tf.zeros(tensor.shape) for tensor in like], norms
+    norms, raw = (tf.TensorArray(tf.float32, size=num_records, element_shape=[]) for _ in range(2))
+    return [tf.zeros(tensor.shape) for tensor in like], norms, raw
 
 
 def _add_record(k, gradients, transform, known, state):
-    """Adds u_k to the totals and notes |w_k|^2."""
-    totals, norms = state
-    transformed = core.transform_records([gradient[tf.newaxis] for gradient in gradients], transform)
+    """Adds u_k to the totals and notes |w_k|^2 and |g_k|^2."""
+    totals, norms, raw = state
+    record = [gradient[tf.newaxis] for gradient in gradients]
+    transformed = core.transform_records(record, transform)
     squared_norm = known + core.squared_norms(transformed)
     clipped = core.weigh_records(transformed, core.clip_weights(squared_norm))
     totals = [total + tf.squeeze(u, 0) for total, u in zip(totals, clipped)]
-    return totals, norms.write(k, squared_norm[0])
+    return totals, norms.write(k, squared_norm[0]), raw.write(k, core.squared_norms(record)[0])
 
 
 def _report(others, path, has_graph) -> None:

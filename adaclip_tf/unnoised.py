@@ -39,21 +39,28 @@ class Accumulator:
 
 
 class NonprivateMetrics:
-    """How the last batch was clipped, for debugging on data that needs no protection."""
+    """How the last batch was clipped, for debugging on data that needs no protection.
+
+    Examples without a finite gradient are counted, and left out of the mean norms |w_k| and |g_k|.
+    """
 
     def __init__(self):
-        names = ("clip_fraction", "nonfinite_examples", "transformed_norm_mean")
+        names = ("clip_fraction", "nonfinite_examples", "transformed_norm_mean", "gradient_norm_mean")
         self._values = {name: tf.Variable(0.0, trainable=False) for name in names}
 
     def record(self, batch: gradients.ClippedSum) -> None:
         """Notes a batch."""
         count = tf.maximum(tf.cast(batch.num_records, tf.float32), 1.0)
         finite = tf.math.is_finite(batch.squared_norms)
-        norms = tf.sqrt(tf.where(finite, batch.squared_norms, 0.0))
+        norms, raw_norms = (
+            tf.sqrt(tf.maximum(tf.where(finite, squares, 0.0), 0.0))
+            for squares in (batch.squared_norms, batch.raw_squared_norms)
+        )
         clipped = tf.cast(batch.weights < 1.0, tf.float32)
         self._values["clip_fraction"].assign(tf.reduce_sum(clipped) / count)
         self._values["nonfinite_examples"].assign(tf.reduce_sum(tf.cast(~finite, tf.float32)))
         self._values["transformed_norm_mean"].assign(tf.reduce_sum(norms) / count)
+        self._values["gradient_norm_mean"].assign(tf.reduce_sum(raw_norms) / count)
 
     def read(self) -> dict[str, tf.Tensor]:
         """The last batch's values, tagged `nonprivate/`."""

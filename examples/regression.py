@@ -1,6 +1,6 @@
 """Runs the paper's regression experiment: prints the table, draws the figure, checks the outcome.
 
-make demo                                              # a minute or two; writes into runs/regression
+make regression                                              # a minute or two; writes into runs/regression
 python examples/regression.py --seeds=10 --docs        # the committed table and figure under docs/
 """
 

@@ -365,6 +365,12 @@ def test_nonprivate_metrics_are_opt_in_and_tagged():
         assert all(name.startswith("nonprivate/") for name in metrics)
         assert float(metrics["nonprivate/nonfinite_examples"]) == 1.0
         assert float(metrics["nonprivate/clip_fraction"]) == 1.0
+        # The other three examples' norms, over all four.
+        kept = [0, 2, 3]
+        parts = models.softmax_gradients(models.softmax_regression().get_weights(), inputs[kept], labels[kept])
+        norms = np.sqrt(sum((part.reshape(3, -1) ** 2).sum(axis=1) for part in parts))
+        np.testing.assert_allclose(metrics["nonprivate/gradient_norm_mean"], norms.sum() / 4, rtol=1e-4)
+        np.testing.assert_allclose(metrics["nonprivate/transformed_norm_mean"], norms.sum() / 4 / 1e-3, rtol=1e-4)
 
 
 # Errors.
