@@ -131,6 +131,11 @@ def _print_memory_of(what):
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
+def _save(results, out):
+    (out / "results.json").write_text(json.dumps(results, indent=1))
+    report.write(results, out)
+
+
 def main(argv):
     del argv
     if FLAGS.memory_of:
@@ -146,6 +151,7 @@ def main(argv):
         if FLAGS.memory:
             for contender, row in results["cases"][name].items():
                 row["peak_bytes"] = peak_memory(name, contender, cases.CASES[name].batch_size)
+        _save(results, out)  # a run of half an hour may be cut short
     if FLAGS.memory:
         results["memory_mlp_4096"] = {
             name: peak_memory("mlp", name, 4096) for name in (contenders.BASELINE, contenders.OURS)
@@ -153,8 +159,7 @@ def main(argv):
     if FLAGS.growth:
         print("growth ...", flush=True)
         results["growth"] = measure_growth()
-    (out / "results.json").write_text(json.dumps(results, indent=1))
-    report.write(results, out)
+    _save(results, out)
     print((out / "results.md").read_text())
 
 
