@@ -12,7 +12,6 @@ import functools
 import json
 import os
 import pathlib
-import resource
 import statistics
 import subprocess
 import sys
@@ -30,6 +29,7 @@ flags.DEFINE_list("cases", list(cases.CASES), "Which models.")
 flags.DEFINE_list("contenders", list(contenders.CONTENDERS), "Which ways of training.")
 flags.DEFINE_integer("rounds", 15, "How often each contender has its turn.", lower_bound=3)
 flags.DEFINE_bool("memory", True, "Measure peak memory, a process each.")
+flags.DEFINE_bool("memory_only", False, "Measure the memory of what results.json in --out has the times of.")
 flags.DEFINE_bool("growth", True, "Measure how time grows with the batch and with the parameters.")
 flags.DEFINE_string("memory_of", None, "Internal: train this one (case:contender:batch) and print its peak memory.")
 
@@ -128,7 +128,26 @@ def _print_memory_of(what):
     name, contender, batch_size = what.split(":")
     trainer = Trainer(cases.CASES[name], contender, int(batch_size))
     trainer.run()
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    print(_high_water_mark())
+
+
+def _high_water_mark():
+    """Peak resident bytes. Not `ru_maxrss`: a child process starts with its parent's."""
+    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("/proc/self/status has no VmHWM; peak memory can only be measured on Linux.")
+
+
+def measure_memory(results):
+    """Fills in the peak memory of everything that was timed."""
+    for name, rows in results["cases"].items():
+        for contender, row in rows.items():
+            if contender in FLAGS.contenders:
+                row["peak_bytes"] = peak_memory(name, contender, cases.CASES[name].batch_size)
+    results["memory_mlp_4096"] = {
+        name: peak_memory("mlp", name, 4096) for name in (contenders.BASELINE, contenders.OURS)
+    }
 
 
 def _save(results, out):
@@ -143,22 +162,24 @@ def main(argv):
         return
     out = pathlib.Path(FLAGS.out)
     out.mkdir(parents=True, exist_ok=True)
+    if FLAGS.memory_only:
+        timed = json.loads((out / "results.json").read_text())
+        measure_memory(timed)
+        _save(timed, out)
+        print((out / "results.md").read_text())
+        return
     results: dict = {"tensorflow": tf.__version__, "cores": os.cpu_count(), "cases": {}}
     for name in FLAGS.cases:
         print(f"{name} ...", flush=True)
         results["cases"][name] = measure_case(name)
         tf.keras.backend.clear_session()
-        if FLAGS.memory:
-            for contender, row in results["cases"][name].items():
-                row["peak_bytes"] = peak_memory(name, contender, cases.CASES[name].batch_size)
         _save(results, out)  # a run of half an hour may be cut short
-    if FLAGS.memory:
-        results["memory_mlp_4096"] = {
-            name: peak_memory("mlp", name, 4096) for name in (contenders.BASELINE, contenders.OURS)
-        }
     if FLAGS.growth:
         print("growth ...", flush=True)
         results["growth"] = measure_growth()
+    if FLAGS.memory:
+        print("memory ...", flush=True)
+        measure_memory(results)
     _save(results, out)
     print((out / "results.md").read_text())
 
