@@ -9,6 +9,21 @@ Replayed noise is no noise either: two noised sums with the same noise differ by
 alone. So `fresh_normals` counts its own calls. A step number that a user can wind back (by restoring a
 checkpoint, or by starting a query's state anew) is safe with `standard_normals` only if the source is new
 as well.
+
+Forked processes. `os.fork` copies key and counter, so without care parent and child would draw the same noise. What
+TensorFlow 2.15 can do in a forked child was found by experiment (tests/noise_test.py repeats it):
+
+| in the child                                          | result                                             |
+|-------------------------------------------------------|----------------------------------------------------|
+| eager ops, as in an eager `AdaClipSumQuery`           | work                                               |
+| a `tf.function`, traced before the fork or after it   | hangs: the threads that would run it do not exist  |
+| the same compiled by XLA, before anything else ran    | works                                              |
+| a variable assigned by a hook that runs at the fork   | hangs in 2 to 18 forks of 100 while the parent trains |
+
+So the hook below touches Python alone (a hook that hangs would hang data loaders, which fork and never draw), and a
+source takes a new key when it is first asked for draws in the new process: every eager call and every trace asks.
+What is left is a function that was traced in the parent, first runs after the fork, in both processes, and is compiled
+by XLA: its graph asks nobody. Start processes by "spawn", as TensorFlow wants it, and none of this arises.
 """
 
 from __future__ import annotations
@@ -21,6 +36,23 @@ import numpy as np
 import tensorflow as tf
 
 
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks  # noqa: PLW0603
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+def _process() -> tuple[int, int]:
+    """Tells this process from those it was forked from: their numbers may come back, the count of forks grows."""
+    return os.getpid(), _forks
+
+
 class NoiseSource:
     """Independent N(0, 1) draws for each step and each variable.
 
@@ -28,7 +60,8 @@ class NoiseSource:
       seed: None, the right value for training: a fresh key from the operating system. An integer
         makes the draws reproducible, for tests only: whoever knows the seed can subtract the noise.
 
-    A copy (`copy.deepcopy`, `pickle`) is a new source: without a seed it draws a key of its own.
+    A copy (`copy.deepcopy`, `pickle`) is a new source: without a seed it draws a key of its own. So does a forked
+    process (see above). With a seed, copies and forked processes repeat the same draws: that is what a seed is for.
 
     >>> source = NoiseSource(seed=1)
     >>> [draw.shape.as_list() for draw in source.fresh_normals([(2, 3), ()])]
@@ -37,8 +70,9 @@ class NoiseSource:
 
     def __init__(self, seed: int | None = None):
         self._seed = seed
+        self._owner = _process()
         if seed is None:
-            key = np.frombuffer(os.urandom(16), dtype=np.int64)
+            key = _new_key()
         else:
             key = np.random.SeedSequence(seed).generate_state(2, np.uint64).view(np.int64)
         with tf.init_scope():
@@ -54,8 +88,22 @@ class NoiseSource:
 
     def standard_normals(self, shapes: Sequence[Any], step: tf.Tensor) -> list[tf.Tensor]:
         """Float32 draws in each of `shapes`. The same `step` of the same source gives the same draws."""
+        self._own()
         step_key = tf.random.experimental.stateless_fold_in(self._key, tf.cast(step, tf.int64))
         return [
             tf.random.stateless_normal(shape, tf.random.experimental.stateless_fold_in(step_key, index), alg="philox")
             for index, shape in enumerate(shapes)
         ]
+
+    def _own(self) -> None:
+        """Takes a new key in a process that the source was forked into."""
+        if self._owner == _process():
+            return
+        if self._seed is None:
+            with tf.init_scope():
+                self._key.assign(_new_key())
+        self._owner = _process()
+
+
+def _new_key() -> np.ndarray:
+    return np.frombuffer(os.urandom(16), dtype=np.int64)
