@@ -30,7 +30,7 @@ def check_variable(variable) -> None:
         raise ValueError(f"Variable {variable.name!r} has the unknown shape {variable.shape}; give it a fixed one.")
 
 
-def check_loss(loss, num_microbatches) -> None:
+def check_loss(loss, num_microbatches, replicas=1) -> None:
     if loss.shape.rank == 0:
         raise ValueError(
             "The loss is a scalar: it has been reduced over the batch, and examples can't be told apart. Compile "
@@ -45,8 +45,10 @@ def check_loss(loss, num_microbatches) -> None:
     if num_microbatches is None:
         return
     message = f"`num_microbatches` must divide the batch size; got num_microbatches={num_microbatches}"
+    fix = "Use `drop_remainder=True` or None."
+    if replicas > 1:
+        message += f" on each of {replicas} replicas"
+        tf.debugging.assert_positive(tf.shape(loss)[0], message=f"{message} and one replica without examples. {fix}")
     if loss.shape[0] is not None and loss.shape[0] % num_microbatches:
-        raise ValueError(f"{message} and a batch of {loss.shape[0]}. Use `drop_remainder=True` or None.")
-    tf.debugging.assert_equal(
-        tf.shape(loss)[0] % num_microbatches, 0, message=f"{message}. Use `drop_remainder=True` or None."
-    )
+        raise ValueError(f"{message} and a batch of {loss.shape[0]}. {fix}")
+    tf.debugging.assert_equal(tf.shape(loss)[0] % num_microbatches, 0, message=f"{message}. {fix}")

@@ -148,7 +148,9 @@ def optimizer_event(
 
     `noised_steps` is part of the optimizer's checkpointed state, so this is right after a resume too.
     """
-    steps = int(optimizer.noised_steps)
+    noised_steps = optimizer.noised_steps
+    # `int(variable)` fails where several replicas mirror it.
+    steps = int(noised_steps.numpy() if hasattr(noised_steps, "numpy") else noised_steps)
     if steps == 0:
         return dp_accounting.NoOpDpEvent()
     return training_event(

@@ -7,17 +7,20 @@ Formal guarantee. One logical step (all `accumulation_steps` batches together) l
 sum_k u_k, whose L2 sensitivity under adding or removing one example is `microbatch_sensitivity`; it adds N(0, z^2 I)
 and everything that is kept or returned afterwards (gradients, weights, momentum, m, s, `private_metrics`) is
 computed from the noised sum. The step is therefore one Gaussian mechanism of noise multiplier
-z / `microbatch_sensitivity`, and `noised_steps` counts how many of them the weights have seen.
+z / `microbatch_sensitivity`, and `noised_steps` counts how many of them the weights have seen. That is so on any number
+of replicas: each noises its own part of the sum before it sends it, see `adaclip_tf.replicas`.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf import _checks, _validate, core, gradients, noise, unnoised
+from adaclip_tf import _checks, _validate, core, gradients, noise, replicas, unnoised
 
 
 class _OwnLossScale(type(tf.keras.mixed_precision.LossScaleOptimizer)):  # type: ignore[misc]
@@ -82,9 +85,10 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         # Keras's own default of 0 subtracts 0 from every weight at every step.
         keras_optimizer_arguments.setdefault("weight_decay", None)
         super().__init__(name=name, **keras_optimizer_arguments)
+        replicas.check_strategy(self._distribution_strategy, type(self).__name__)
         self._learning_rate = self._build_learning_rate(learning_rate)
         self._choice = choice
-        self._noise = noise.NoiseSource(seed)
+        self._noise = replicas.PerReplica(functools.partial(noise.NoiseSource, seed))
         # A dozen passes over all parameters become one: a quarter of the time on a large model.
         fuse = tf.test.is_built_with_xla()
         self._fused_transform = tf.function(self._transform, jit_compile=fuse, autograph=False)
@@ -122,9 +126,13 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
 
     def build(self, var_list):
         """Creates the state: m and s^2, momentum, the count of noised steps."""
-        super().build(var_list)
-        if getattr(self, "_built", False):
-            return
+        # All replicas move the state together, so it must be mirrored, wherever this is called.
+        with replicas.scope(self._distribution_strategy):
+            super().build(var_list)
+            if not getattr(self, "_built", False):
+                self._build(var_list)
+
+    def _build(self, var_list):
         for variable in var_list:
             _checks.check_variable(variable)
         self._specs = [tf.TensorSpec(v.shape, tf.float32, _unique(i, var_list)) for i, v in enumerate(var_list)]
@@ -142,7 +150,9 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         self._divisor = self.add_variable([], tf.float32, name="divisor")
         # Not private, so in neither `variables` nor checkpoints.
         if self.accumulation_steps > 1:
-            self._accumulator = unnoised.Accumulator(self._specs, self.accumulation_steps)
+            self._accumulator = replicas.PerReplica(
+                lambda _: unnoised.Accumulator(self._specs, self.accumulation_steps)
+            )
         if self.nonprivate_metrics_recorded:
             self._nonprivate = unnoised.NonprivateMetrics()
         self._built = True
@@ -179,7 +189,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
             raise ValueError("`tape` is required where `loss` is a tensor: the `tf.GradientTape` that recorded it.")
         self._check_strategy()
         loss, var_list, tape = _record(loss, var_list, tape)
-        _checks.check_loss(loss, self.num_microbatches)
+        _checks.check_loss(loss, self._num_microbatches_here, replicas.count())
         with tf.init_scope():
             self.build(var_list)
         if tf.executing_eagerly():
@@ -200,7 +210,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
             tape,
             transform,
             path=self.gradient_path,
-            num_microbatches=self.num_microbatches,
+            num_microbatches=self._num_microbatches_here,
             raw_norms=self.nonprivate_metrics_recorded,
         )
         if self.nonprivate_metrics_recorded:
@@ -216,10 +226,24 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
 
     def _publish(self, state, transform, total, num_records):
         """Noises the sum, updates the state, and returns g~."""
+        if replicas.count() > 1:
+            *noised_sum, num_records = replicas.add_up([*self._share(total), tf.cast(num_records, tf.float32)])
+            return self._learn(state, transform, noised_sum, None, num_records)
+        return self._learn(state, transform, total, self._fresh_normals(), num_records)
+
+    def _fresh_normals(self):
+        return self._noise.here().fresh_normals([spec.shape for spec in self._specs])
+
+    def _share(self, total):
+        """W_r, all that a replica ever sends: its own sum with noise of variance z^2 / R."""
+        share = self.noise_multiplier / math.sqrt(replicas.count())
+        return [u + share * normal for u, normal in zip(total, self._fresh_normals())]
+
+    def _learn(self, state, transform, total, normals, num_records):
+        """Updates the state from the sum, which is noised already if `normals` is None, and returns g~."""
         divisor = tf.cast(self._expected_records or num_records, tf.float32)
         # An empty batch of unknown expected size has nothing to be divided by.
         divisor = tf.maximum(divisor, 1.0)
-        normals = self._noise.fresh_normals([spec.shape for spec in self._specs])
         mean, next_state = self._fused_step(state, transform, total, normals, divisor)
         for variables, values in zip(self._state_variables, next_state):
             for variable, value in zip(variables, values):
@@ -234,6 +258,8 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         return self._choice.transform(state, self._specs)
 
     def _step(self, state, transform, total, normals, divisor):
+        if normals is None:
+            return core.published_step(self._choice, state, transform, total, self.noise_multiplier, divisor)
         return core.private_step(self._choice, state, transform, total, normals, self.noise_multiplier, divisor)
 
     def _accumulate(self, state, transform, batch):
@@ -241,15 +267,38 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
 
         (a, b) only change when a step is published, so all parts of a logical batch are clipped alike.
         """
-        totals, records, complete = self._accumulator.add(batch)
+        accumulator = self._accumulator.here()
+        total, records, complete = accumulator.add(batch)
+        if replicas.count() == 1:
+            publish = functools.partial(self._publish, state, transform, total, records)
+        else:
+            noised_sum, records = self._add_up_if_complete(total, records, complete)
+            publish = functools.partial(self._learn, state, transform, noised_sum, None, records)
 
-        def publish():
-            mean = self._publish(state, transform, totals, records)
+        def publish_and_reset():
+            mean = publish()
             with tf.control_dependencies(mean):
-                self._accumulator.reset()
+                accumulator.reset()
             return mean
 
-        return tf.cond(complete, publish, lambda: [tf.zeros(spec.shape) for spec in self._specs]), complete
+        return tf.cond(complete, publish_and_reset, self._zeros), complete
+
+    def _zeros(self):
+        return [tf.zeros(spec.shape) for spec in self._specs]
+
+    def _add_up_if_complete(self, total, records, complete):
+        """W and the number of records over all replicas. These can't meet inside `tf.cond`: until the logical batch is
+        complete they add up zeros, so that nothing un-noised is ever sent."""
+        shares = tf.cond(complete, lambda: self._share(total), self._zeros)
+        counts = [tf.cast(records, tf.float32), tf.cast(complete, tf.float32)]
+        *noised_sum, records, completes = replicas.add_up([*shares, *counts])
+        agreement = tf.debugging.assert_equal(
+            completes,
+            tf.where(complete, float(replicas.count()), 0.0),  # a share that is missing is noise that is missing
+            message="Replicas disagree on where a logical batch ends. Start all workers anew from one checkpoint.",
+        )
+        with tf.control_dependencies([agreement]):
+            return [tf.identity(part) for part in noised_sum], records
 
     def apply_gradients(self, grads_and_vars, name=None, **kwargs):
         """Applies what `compute_gradients` returned. Other gradients are refused: they are not private."""
@@ -264,12 +313,32 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
                 keras_apply(grads_and_vars, name=name, skip_gradients_aggregation=True)
             return complete
 
+        # Weights, momentum and `iterations` stand still until the logical batch is complete.
         if self.accumulation_steps == 1:
             apply()
-        else:
-            # Weights, momentum and `iterations` stand still until the logical batch is complete.
+        elif replicas.count() == 1:
             tf.cond(complete, apply, lambda: complete)
+        else:
+            # Replicas can't meet inside `tf.cond`, so they enter it together.
+            replicas.together(functools.partial(_apply_if, keras_apply, name), complete, grads_and_vars)
         return self.iterations
+
+    def _internal_apply_gradients(self, grads_and_vars):
+        if tf.distribute.in_cross_replica_context():
+            return self._distributed_apply_gradients_fn(self._distribution_strategy, grads_and_vars)
+        return super()._internal_apply_gradients(grads_and_vars)
+
+    def _apply_weight_decay(self, variables):
+        if self.weight_decay is None or not tf.distribute.in_cross_replica_context():
+            super()._apply_weight_decay(variables)
+            return
+
+        def decay(variable):
+            factor = tf.cast(self.learning_rate, variable.dtype) * tf.cast(self.weight_decay, variable.dtype)
+            variable.assign_sub(variable * factor)
+
+        for variable in filter(self._use_weight_decay, variables):
+            self._distribution_strategy.extended.update(variable, decay, group=False)
 
     def update_step(self, gradient, variable):
         """Plain SGD with momentum, as in `tf.keras.optimizers.SGD`. Post-processing."""
@@ -289,12 +358,33 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
             return self.num_microbatches * self.accumulation_steps
         return self.expected_batch_size
 
+    @property
+    def _num_microbatches_here(self) -> int | None:
+        """Microbatches of one replica's part of a batch."""
+        return None if self.num_microbatches is None else self.num_microbatches // replicas.count()
+
     def _check_strategy(self):
-        strategy = tf.distribute.get_strategy()
-        if strategy.num_replicas_in_sync > 1:
+        """Refuses what would not be one noised sum per step."""
+        strategy, name = tf.distribute.get_strategy(), type(self).__name__
+        replicas.check_strategy(strategy, name)
+        if replicas.count() == 1:
+            return
+        if self._distribution_strategy is not strategy:
+            raise ValueError(
+                f"{name} was made outside the scope of the {type(strategy).__name__} that it runs under, so its state "
+                "would not be the same on all replicas. Make it and the model inside `with strategy.scope():`."
+            )
+        if tf.distribute.in_cross_replica_context():
+            raise ValueError(f"{name} takes steps on each replica: call it in a function that `strategy.run` runs.")
+        if tf.executing_eagerly():
             raise NotImplementedError(
-                f"{type(self).__name__} does not run on {strategy.num_replicas_in_sync} replicas "
-                f"({type(strategy).__name__}) yet: each would add its own noise. Train on one device."
+                f"{name} needs a graph on {replicas.count()} replicas: leave out `run_eagerly=True`, or call "
+                "`strategy.run` inside a `tf.function`."
+            )
+        if self.num_microbatches and self.num_microbatches % replicas.count():
+            raise ValueError(
+                f"`num_microbatches` counts those of the whole batch and must be a multiple of the {replicas.count()} "
+                f"replicas; got {self.num_microbatches}."
             )
 
     # ------------------------------------------------------------------------------------------------------------
@@ -384,6 +474,18 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
     def get_unscaled_gradients(self, grads):
         """The gradients themselves."""
         return grads
+
+
+def _apply_if(keras_apply, name, strategy, complete, grads_and_vars):
+    """Applies the gradients of all replicas, in cross-replica context, if they complete a logical batch."""
+    del strategy
+    complete = replicas.first(complete)
+
+    def apply():
+        keras_apply(grads_and_vars, name=name, skip_gradients_aggregation=True)
+        return complete
+
+    tf.cond(complete, apply, lambda: complete)
 
 
 def _unique(index, var_list) -> str:

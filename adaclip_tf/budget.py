@@ -52,7 +52,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
       examples_per_user: protects a user who has up to this many examples.
       other_event: a dp_accounting event to add, such as `PrivatePCA(...).event`.
       statement_path: where to write the statement, as `<path>.txt` and `<path>.json`: with the chosen
-        accountant after every epoch, with both at the end.
+        accountant after every epoch, with both at the end. Of several workers the first one writes.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
 
     def _write(self, accountants: tuple[str, ...]) -> None:
         steps = self.noised_steps
-        if self.statement_path is None or steps == 0:
+        if self.statement_path is None or steps == 0 or not _writes(self.model):
             return
         optimizer = _optimizer_of(self.model)
         report = statement.privacy_report(
@@ -248,6 +248,11 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
 def _as_int(variable: Any) -> int:
     """The value of an integer variable, under a distribution strategy too (there `int(variable)` fails)."""
     return int(tf.convert_to_tensor(variable))
+
+
+def _writes(model: Any) -> bool:
+    """Whether this process writes files: of several workers only one does."""
+    return bool(model.distribute_strategy.extended.should_save_checkpoint)
 
 
 def _optimizer_of(model: Any) -> Any:

@@ -317,8 +317,15 @@ def private_step(
     Returns:
       (g~, next state). Both are functions of the noised sum W and public values only.
     """
-    divisor = tf.cast(divisor, tf.float32)
     noised_sum = [u + noise_multiplier * n for u, n in zip(total, standard_normals)]
+    return published_step(choice, state, transform, noised_sum, noise_multiplier, divisor)
+
+
+def published_step(
+    choice: Choice, state: Any, transform: Transform, noised_sum: Tensors, noise_multiplier: Any, divisor: Any
+) -> tuple[list[tf.Tensor], Any]:
+    """The part of `private_step` that follows the noise: (g~, next state) from W. Post-processing."""
+    divisor = tf.cast(divisor, tf.float32)
     mean = noised_mean(noised_sum, transform, divisor)
     return mean, choice.next_state(state, transform, mean, noise_multiplier, divisor)
 

@@ -83,6 +83,14 @@ def for_each_microbatch(
     return state
 
 
+def hands_out_examples(operation: tf.Operation) -> bool:
+    """Whether the op hands out elements of a dataset."""
+    if operation.type in ("If", "StatelessIf"):
+        # On several replicas, where the dataset may be at its end for some of them: an element or an empty one.
+        return any(tensor.op.type == "IteratorGetNextAsOptional" for tensor in operation.inputs)
+    return operation.type in _ITERATION
+
+
 def _data_sources(loss: tf.Tensor) -> list[tf.Tensor]:
     """The tensors through which data enters the graph on its way to the loss."""
     captured = {internal.ref() for _, internal in getattr(loss.graph, "captures", [])}
@@ -95,10 +103,11 @@ def _data_sources(loss: tf.Tensor) -> list[tf.Tensor]:
             continue
         seen.add(tensor.ref())
         kind = tensor.op.type
-        if kind == "Placeholder" or kind in _ITERATION:
+        if kind == "Placeholder" or hands_out_examples(tensor.op):
             if _is_array(tensor):
                 (closed_over if tensor.ref() in captured else entering).append(tensor)
-        elif kind == "Const":
+            continue  # whether there is an element is no business of the loss
+        if kind == "Const":
             if _is_array(tensor) and not _is_structural(tensor):
                 closed_over.append(tensor)
         elif not tensor.op.inputs and not kind.startswith(("Random", "VarHandle")):
@@ -116,7 +125,7 @@ def _data_sources(loss: tf.Tensor) -> list[tf.Tensor]:
     return entering
 
 
-# The ops that hand out elements of a dataset, and where constants are shapes, axes or permutations.
+# The ops that hand out elements of a dataset, and those where constants are shapes, axes or permutations.
 _ITERATION = ("IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue")
 # fmt: off
 _TAKES_STRUCTURE = (

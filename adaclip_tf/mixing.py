@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from adaclip_tf import isolated
+
 _FIX = (
     "Differential privacy needs the examples of a batch to stay apart. Replace BatchNormalization by "
     "LayerNormalization or GroupNormalization, or freeze it (`layer.trainable = False`)."
@@ -86,7 +88,7 @@ def _from_data(operation) -> bool:
         if op in seen:
             continue
         seen.add(op)
-        if op.type == "IteratorGetNext":
+        if isolated.hands_out_examples(op):
             return True
         if op.type == "Placeholder" and op.outputs[0].dtype != tf.resource and op.outputs[0].shape.rank != 0:
             return True

@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from adaclip_tf import replicas
 
 _forks = 0
 
@@ -59,7 +60,10 @@ class NoiseSource:
     Args:
       seed: None, the right value for training: a fresh key from the operating system. An integer
         makes the draws reproducible, for tests only: whoever knows the seed can subtract the noise.
+      stream: a number that tells sources with the same seed apart, such as that of a replica. Without a seed all
+        sources differ anyway.
 
+    The variables belong to this process: a strategy's scope, which would give all workers one key, is left aside.
     A copy (`copy.deepcopy`, `pickle`) is a new source: without a seed it draws a key of its own. So does a forked
     process (see above). With a seed, copies and forked processes repeat the same draws: that is what a seed is for.
 
@@ -68,19 +72,22 @@ class NoiseSource:
     [[2, 3], []]
     """
 
-    def __init__(self, seed: int | None = None):
-        self._seed = seed
+    def __init__(self, seed: int | None = None, stream: int = 0):
+        self._seed, self._stream = seed, stream
         self._owner = _process()
         if seed is None:
             key = _new_key()
         else:
-            key = np.random.SeedSequence(seed).generate_state(2, np.uint64).view(np.int64)
-        with tf.init_scope():
-            self._key = tf.Variable(key, trainable=False, dtype=tf.int64, name="noise_key")
-            self._calls = tf.Variable(0, trainable=False, dtype=tf.int64, name="noise_calls")
+            key = (
+                np.random.SeedSequence(seed, spawn_key=(stream,) if stream else ())
+                .generate_state(2, np.uint64)
+                .view(np.int64)
+            )
+        self._key = replicas.local_variable(key, tf.int64, "noise_key")
+        self._calls = replicas.local_variable(0, tf.int64, "noise_calls")
 
     def __reduce__(self):
-        return (NoiseSource, (self._seed,))
+        return (NoiseSource, (self._seed, self._stream))
 
     def fresh_normals(self, shapes: Sequence[Any]) -> list[tf.Tensor]:
         """Float32 draws in each of `shapes`, new ones at every call, in graphs and loops too."""

@@ -7,25 +7,28 @@ price: a run that is killed between two parts of a logical batch starts that log
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
-from adaclip_tf import gradients
+from adaclip_tf import gradients, replicas
 
 
 class Accumulator:
-    """The clipped sum of the batches seen so far of a logical batch."""
+    """The clipped sum of the batches seen so far of a logical batch. One replica's: others never see it."""
 
     def __init__(self, specs, accumulation_steps: int):
         self._accumulation_steps = accumulation_steps
-        self._totals = [tf.Variable(tf.zeros(spec.shape), trainable=False) for spec in specs]
-        self._records = tf.Variable(0, trainable=False, dtype=tf.int64)
-        self._batches = tf.Variable(0, trainable=False, dtype=tf.int64)
+        self._totals = [replicas.local_variable(np.zeros(spec.shape, np.float32), tf.float32) for spec in specs]
+        self._records = replicas.local_variable(0, tf.int64)
+        self._batches = replicas.local_variable(0, tf.int64)
 
     def add(self, batch: gradients.ClippedSum) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
         """Adds a batch. Returns the sums, the number of records, and whether the logical batch is complete."""
         totals = [variable.assign_add(total) for variable, total in zip(self._totals, batch.total)]
-        records = self._records.assign_add(tf.cast(batch.num_records, tf.int64))
-        batches = self._batches.assign_add(1)
+        # Only once the data is there: a step that finds the dataset at its end must not count.
+        with tf.control_dependencies(batch.total):
+            records = self._records.assign_add(tf.cast(batch.num_records, tf.int64))
+            batches = self._batches.assign_add(1)
         return (
             [tf.identity(total) for total in totals],
             tf.identity(records),
@@ -39,7 +42,7 @@ class Accumulator:
 
 
 class NonprivateMetrics:
-    """How the last batch was clipped, for debugging on data that needs no protection.
+    """How the last batch was clipped, on all replicas together, for debugging on data that needs no protection.
 
     Examples without a finite gradient are counted, and left out of the mean norms |w_k| and |g_k|.
     """
@@ -50,17 +53,19 @@ class NonprivateMetrics:
 
     def record(self, batch: gradients.ClippedSum) -> None:
         """Notes a batch."""
-        count = tf.maximum(tf.cast(batch.num_records, tf.float32), 1.0)
         finite = tf.math.is_finite(batch.squared_norms)
         norms, raw_norms = (
             tf.sqrt(tf.maximum(tf.where(finite, squares, 0.0), 0.0))
             for squares in (batch.squared_norms, batch.raw_squared_norms)
         )
-        clipped = tf.cast(batch.weights < 1.0, tf.float32)
-        self._values["clip_fraction"].assign(tf.reduce_sum(clipped) / count)
-        self._values["nonfinite_examples"].assign(tf.reduce_sum(tf.cast(~finite, tf.float32)))
-        self._values["transformed_norm_mean"].assign(tf.reduce_sum(norms) / count)
-        self._values["gradient_norm_mean"].assign(tf.reduce_sum(raw_norms) / count)
+        clipped, nonfinite = tf.cast(batch.weights < 1.0, tf.float32), tf.cast(~finite, tf.float32)
+        sums = [tf.reduce_sum(values) for values in (clipped, nonfinite, norms, raw_norms)]
+        count, clipped, nonfinite, norms, raw_norms = replicas.add_up([tf.cast(batch.num_records, tf.float32), *sums])
+        count = tf.maximum(count, 1.0)
+        self._values["clip_fraction"].assign(clipped / count)
+        self._values["nonfinite_examples"].assign(nonfinite)
+        self._values["transformed_norm_mean"].assign(norms / count)
+        self._values["gradient_norm_mean"].assign(raw_norms / count)
 
     def read(self) -> dict[str, tf.Tensor]:
         """The last batch's values, tagged `nonprivate/`."""

@@ -239,6 +239,13 @@ class DPQuantileClipSGD(DPOptimizer):
         if first:
             self._variables.extend(self._query_variables)
 
+    def _check_strategy(self):
+        super()._check_strategy()
+        if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+            raise NotImplementedError(
+                f"{type(self).__name__} runs on one device: its query adds all of its noise there."
+            )
+
     def _private_gradients(self, loss, var_list, tape):
         del tape
         values = [variable.value() for variable in self._query_variables]

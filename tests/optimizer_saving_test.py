@@ -72,7 +72,7 @@ def test_the_noise_key_is_in_no_checkpoint(tmp_path):
     inputs, labels = models.data(4)
     model = models.fit(models.mlp(), _optimizer(noise_multiplier=1.0), inputs, labels, 4)
     path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(str(tmp_path / "checkpoint"))
-    key = model.optimizer._noise._key.numpy()
+    key = model.optimizer._noise.here()._key.numpy()
     for name, _ in tf.train.list_variables(path):
         assert not np.array_equal(tf.train.load_variable(path, name), key)
 
@@ -82,7 +82,7 @@ def test_un_noised_sums_are_in_no_checkpoint_and_no_saved_model(tmp_path):
     inputs, labels = models.data(4)
     optimizer = _optimizer(noise_multiplier=1.0, accumulation_steps=2, nonprivate_metrics=True)
     model = models.fit(models.mlp(), optimizer, inputs, labels, 4)
-    sums = [variable.numpy() for variable in optimizer._accumulator._totals]
+    sums = [variable.numpy() for variable in optimizer._accumulator.here()._totals]
     assert all(np.abs(total).max() > 0 for total in sums)
     saved = [variable.numpy() for variable in optimizer.variables]
     path = tf.train.Checkpoint(model=model, optimizer=optimizer).write(str(tmp_path / "checkpoint"))

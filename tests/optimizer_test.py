@@ -1,10 +1,5 @@
 """DPAdaClipSGD and DPFixedClipSGD through real Keras training."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -475,29 +470,6 @@ def test_state_is_asked_for_too_early():
         _adaclip().private_metrics()
     with pytest.raises(ValueError, match="train a step"):
         _ = _adaclip().noised_steps
-
-
-_TWO_REPLICAS = """
-import tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from adaclip_tf import DPAdaClipSGD
-from tests import models
-with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
-    model = models.softmax_regression()
-    model.compile(DPAdaClipSGD(noise_multiplier=1.0), models.per_example_loss())
-model.fit(*models.data(4), batch_size=4, verbose=0)
-"""
-
-
-def test_several_replicas_are_refused():
-    root = pathlib.Path(__file__).parent.parent
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    result = subprocess.run(
-        [sys.executable, "-c", _TWO_REPLICAS], capture_output=True, text=True, check=False, env=environment, cwd=root
-    )
-    assert result.returncode
-    assert "does not run on 2 replicas" in result.stderr
 
 
 def test_no_noise_and_a_seed_are_warned_about(caplog):
