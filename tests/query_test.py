@@ -2,6 +2,7 @@
 
 import collections
 import doctest
+import functools
 import math
 
 import dp_accounting
@@ -227,6 +228,34 @@ def test_merging_two_sample_states_is_accumulating_into_one(rng):
     merged_result, merged_state, _ = two.get_noised_result(merged, state)
     np.testing.assert_allclose(result, merged_result, rtol=1e-5)
     tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), next_state, merged_state)
+
+
+def test_params_and_sample_states_can_travel_as_plain_arrays(rng):
+    """Whoever preprocesses needs the record's specs and (a, b): not the rule, the state, the noise or the types."""
+    specs = {"w": tf.TensorSpec([2, 3]), "b": tf.TensorSpec([])}
+    records = [{"w": rng.normal(size=(2, 3)), "b": np.float32(rng.normal())} for _ in range(4)]
+    for choice in (core.AdaClip(core.MomentEstimator(initial_std=0.3)), core.FixedClip(0.5)):
+        here = query.AdaClipSumQuery.from_choice(choice, specs, 0.7, 4.0, seed=9)
+        there = make(specs)
+        state = here.initial_global_state()
+        params = here.derive_sample_params(state)
+        sent = tuple([np.array(vector) for vector in vectors] for vectors in params)
+        parts = []
+        for part in (records[:1], records[1:], []):
+            sample = there.initial_sample_state()
+            for record in part:
+                sample = there.accumulate_preprocessed_record(sample, there.preprocess_record(sent, record))
+            parts.append(tf.nest.map_structure(np.array, sample))
+        merged = functools.reduce(here.merge_sample_states, parts)
+        expected = here.initial_sample_state()
+        for record in records:
+            expected = here.accumulate_record(params, expected, record)
+        tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), merged, expected)
+        as_arrays = tf.nest.map_structure(np.array, merged)
+        result, _, _ = here.get_noised_result(as_arrays, tf.nest.map_structure(np.array, state))
+        twin = query.AdaClipSumQuery.from_choice(choice, specs, 0.7, 4.0, seed=9)
+        truth, _, _ = twin.get_noised_result(expected, state)
+        tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), result, truth)
 
 
 def test_state_survives_a_while_loop_of_many_rounds(rng):
