@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -130,9 +131,10 @@ def methods(dataset: str) -> dict[str, Method]:
     chosen = _CHOSEN[dataset]
     clip, clip_rate = chosen["fixed_clip"]
     h2, ada_rate = chosen["adaclip"]
-    moments = core.MomentEstimator(h2=h2, initial_std=float(np.sqrt(h2) / 3.0))
+    moments = core.MomentEstimator(h1=h2 / 30.0, h2=h2, initial_std=math.sqrt(h2) / 2.0)
+    options = f"h2 = {h2:g}, h1 = h2 / 30, initial s = sqrt(h2) / 2"
     return {
-        "adaclip": Method("AdaCliP", f"h2 = {h2:g}, initial s = sqrt(h2) / 3", core.AdaClip(moments), ada_rate),
+        "adaclip": Method("AdaCliP", options, core.AdaClip(moments), ada_rate),
         "fixed_clip": Method("fixed clip", f"C = {clip:g}", core.FixedClip(clip), clip_rate),
         "not_private": Method(
             "no clip, no noise: not private", "", core.FixedClip(1e6), chosen["not_private"], private=False
@@ -141,7 +143,7 @@ def methods(dataset: str) -> dict[str, Method]:
 
 
 _CHOSEN: dict[str, dict[str, Any]] = {  # (the clip, or h2; the server's learning rate)
-    "digits": {"adaclip": (1e-4, 1.0), "fixed_clip": (0.3, 1.0), "not_private": 1.0},
+    "digits": {"adaclip": (1e-4, 2.0), "fixed_clip": (0.3, 1.0), "not_private": 1.0},
     "mnist": {"adaclip": (1e-5, 1.0), "fixed_clip": (0.3, 1.0), "not_private": 1.0},
 }
 DATASETS = tuple(_CHOSEN)

@@ -139,7 +139,7 @@ class Site:
             tf.TensorSpec([None, steps, batch, features]),
             tf.TensorSpec([None, steps, batch], tf.int32),
         ]
-        self._collect = tf.function(self._sum_of_records, input_signature=signature)
+        self._collect = tf.function(self._sum_of_records, input_signature=signature, autograph=False)
 
     @property
     def query(self) -> query.AdaClipSumQuery:
@@ -162,12 +162,11 @@ class Site:
         return [np.broadcast_to(vector, shape) for vector, shape in zip(vectors, self._shapes)]
 
     def _sum_of_records(self, weights, transform, x, y):
-        records = self._records(weights, x, y)
-        sample_state = self._query.initial_sample_state()
-        for k in tf.range(tf.shape(y)[0]):
-            clipped = self._query.preprocess_record(transform, [record[k] for record in records])
-            sample_state = self._query.accumulate_preprocessed_record(sample_state, clipped)
-        return sample_state
+        def accumulate(sample_state, record):
+            clipped = self._query.preprocess_record(transform, record)
+            return self._query.accumulate_preprocessed_record(sample_state, clipped)
+
+        return tf.foldl(accumulate, self._records(weights, x, y), initializer=self._query.initial_sample_state())
 
     def _records(self, weights, x, y):
         """The change of each client's weights, stacked."""

@@ -1,5 +1,6 @@
 """Tests of the federated simulation: many processes are one, noise comes once, a user is the unit."""
 
+import dataclasses
 import math
 import os
 import signal
@@ -250,12 +251,12 @@ def p_value(draws):
 
 
 def test_noise_is_on_the_sum_once(tree):
-    """120 rounds through the tree, a = 0 and b = 1: W minus the sum is N(0, z^2), not that of a worker or of each."""
+    """80 rounds through the tree, a = 0 and b = 1: W minus the sum is N(0, z^2), not that of a worker or of each."""
     z = 1.3
     noisy = query.AdaClipSumQuery.from_choice(core.FixedClip(1.0), SPECS, z, 6.0, seed=8)
     total = flat(tree.collect(broadcast()))
     draws = []
-    for _ in range(120):
+    for _ in range(80):
         state = noisy.initial_global_state()
         params = noisy.derive_sample_params(state)
         sent = federation_clients.Broadcast(WEIGHTS, params.center, params.scale, ALL, 0)
@@ -289,10 +290,10 @@ def zeros(message):
 
 
 def test_users_are_sampled_each_with_probability_q():
-    def samples(seed):
+    def samples(seed, plan=PLAN):
         seen = []
         quiet = query.AdaClipSumQuery(SPECS, 0.0, 20.0)
-        federation.train(quiet, lambda sent: seen.append(sent) or zeros(sent), WEIGHTS, PLAN, 1.0, seed=seed)
+        federation.train(quiet, lambda sent: seen.append(sent) or zeros(sent), WEIGHTS, plan, 1.0, seed=seed)
         return seen
 
     seen = samples(seed=1)
@@ -304,7 +305,7 @@ def test_users_are_sampled_each_with_probability_q():
     per_user = np.bincount(np.concatenate([sent.clients for sent in seen]), minlength=200)
     expected = scipy.stats.binom(40, 0.1)
     assert abs(np.var(per_user) / expected.var() - 1) < 0.5
-    other = [[list(sent.clients) for sent in samples(None)] for _ in range(2)]
+    other = [list(samples(None, dataclasses.replace(PLAN, rounds=1))[0].clients) for _ in range(2)]
     assert other[0] != other[1]  # the operating system's entropy
 
 
@@ -336,7 +337,7 @@ def test_what_is_collected_gets_noise_before_anything_is_made_of_it():
 @pytest.fixture(scope="module")
 def compared():
     """(plan, results, what was reported): all methods once, on digits, with real processes."""
-    plan = federation.Plan(rounds=30, target_epsilon=4.0)
+    plan = federation.Plan(rounds=20, target_epsilon=4.0, aggregators=1)
     reported = []
 
     def start_run(label, run):
@@ -348,8 +349,7 @@ def compared():
 def test_epsilon_is_the_accountants_for_users(compared):
     plan, results, reported = compared
     arguments = {"delta": 1e-4, "num_examples": 1000, "batch_size": 100}
-    assert adaclip_tf.epsilon(noise_multiplier=plan.noise_multiplier, steps=30, **arguments) <= 4.0
-    for done in (1, 7, 30):
+    for done in (7, 20):
         truth = adaclip_tf.epsilon(noise_multiplier=plan.noise_multiplier, steps=done, **arguments)
         for label in ("AdaCliP", "fixed clip"):
             (told,) = [epsilon for *which, epsilon in reported if which == [label, 0, done]]
