@@ -23,8 +23,9 @@ def get_config() -> ml_collections.ConfigDict:
     config.expected_batch_size = 600  # of Poisson-sampled batches
     config.epochs = 10
 
-    config.optimizer = "adaclip"  # fixed_clip, norm_bound, whitening, per_coordinate, quantile, sgd
+    config.optimizer = "adaclip"  # fixed_clip, norm_bound, per_layer, whitening, per_coordinate, quantile, sgd
     config.learning_rate = 0.5
+    config.learning_rate_end = 1.0  # the part of it that is left at the last step, on a straight line from 1
     config.momentum = 0.0
 
     # adaclip and whitening
@@ -36,7 +37,7 @@ def get_config() -> ml_collections.ConfigDict:
     config.variance_scaling = "per_example"
     config.clamp = "before_average"
 
-    config.l2_norm_clip = 1.0  # fixed_clip; where quantile starts
+    config.l2_norm_clip = 1.0  # fixed_clip, each layer of per_layer; where quantile starts
     config.largest_gradient_norm = 28.0  # norm_bound
     config.value_clip = 0.01  # per_coordinate
     config.target_quantile = 0.5  # quantile

@@ -1,19 +1,20 @@
-"""Optimizers to compare AdaCliP with, beyond DP-SGD: whitening, per-coordinate clipping, quantile-adaptive clipping.
+"""Optimizers to compare AdaCliP with, beyond DP-SGD: whitening, clipping by layer, by coordinate, at a quantile.
 
-All three are `DPOptimizer`s, so that `PrivacyBudget`, `PrivacyTensorBoard` and checkpoints treat them alike. The
-last two clip by other rules than a transform and one norm, so they run every example by itself: much slower than
-AdaCliP, and meant for small models.
+All are `DPOptimizer`s, so that `PrivacyBudget`, `PrivacyTensorBoard` and checkpoints treat them alike. The last two clip
+by other rules than a transform and one norm, so they run every example by itself: much slower than AdaCliP, and
+meant for small models.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_privacy
 
-from adaclip_tf import _validate, core, isolated, mixing
+from adaclip_tf import _validate, core, gradients, isolated, mixing
 from adaclip_tf.base_optimizer import DPOptimizer
 
 _DEFAULTS: dict[str, Any] = {
@@ -66,6 +67,95 @@ class DPWhiteningSGD(DPOptimizer):
         moments = self._whitening.moments
         fields = {field: getattr(moments, field) for field in moments.__dataclass_fields__}
         return {**super().get_config(), **fields, "gamma": self._whitening.gamma}
+
+
+class _PerLayerScale:
+    """a = 0, b_i = C sqrt(L): the sensitivity of L layers that are clipped to norm C each."""
+
+    def __init__(self, l2_norm_clip: float):
+        self.l2_norm_clip = l2_norm_clip
+
+    def initial_state(self, specs):
+        del specs
+        return ()
+
+    def transform(self, state, specs):
+        del state
+        scale = self.l2_norm_clip * math.sqrt(len(layers(specs)))
+        return core.Transform([tf.constant(0.0)] * len(specs), [tf.constant(scale, tf.float32)] * len(specs))
+
+    def next_state(self, state, transform, mean, noise_multiplier, divisor):
+        del transform, mean, noise_multiplier, divisor
+        return state
+
+
+def layers(named: Sequence[Any]) -> list[list[int]]:
+    """Which of the variables (or specs) belong to one layer: those with one name before the last slash."""
+    groups: dict[str, list[int]] = {}
+    for index, item in enumerate(named):
+        groups.setdefault(item.name.rpartition("/")[0], []).append(index)
+    return list(groups.values())
+
+
+@tf.keras.saving.register_keras_serializable(package="adaclip_tf.examples")
+class DPPerLayerClipSGD(DPOptimizer):
+    """Each layer's gradient clipped to norm C, as Abadi et al. 2016 do: the baseline of the paper's MLP.
+
+    Formal guarantee. L layers of norm at most C have norm at most C sqrt(L) together, so the sum of all of them divided
+    by that has sensitivity 1. An example with NaN or infinity in a layer counts as 0 there.
+
+    Args:
+      l2_norm_clip: C.
+      The rest: as for `DPFixedClipSGD`, without microbatches and accumulation.
+    """
+
+    def __init__(
+        self,
+        learning_rate=0.01,
+        momentum=0.0,
+        nesterov=False,
+        *,
+        l2_norm_clip,
+        name="DPPerLayerClipSGD",
+        **arguments,
+    ):
+        self.l2_norm_clip = _validate.positive_float32("l2_norm_clip", l2_norm_clip)
+        _check_plain(arguments)
+        choice = _PerLayerScale(self.l2_norm_clip)
+        super().__init__(choice, learning_rate, momentum, nesterov, name=name, **{**_DEFAULTS, **arguments})
+
+    def _private_gradients(self, loss, var_list, tape):
+        del tape
+        _check_graph(loss)
+        groups = layers(self._specs)
+        clip = core.FixedClip(self.l2_norm_clip)
+        total: dict[int, tf.Tensor] = {}
+        for group in groups:
+            variables = [var_list[index] for index in group]
+            batch = gradients.clipped_sum(
+                loss,
+                variables,
+                _GraphTape(),
+                clip.transform((), variables),
+                path=self.gradient_path,
+                num_microbatches=None,
+            )
+            for index, part in zip(group, batch.total):
+                total[index] = part / math.sqrt(len(groups))
+        transform = self._choice.transform((), self._specs)
+        ordered = [total[index] for index in range(len(var_list))]
+        mean = self._publish((), transform, ordered, tf.shape(loss)[0])
+        return _like(mean, var_list), tf.constant(True)
+
+    def get_config(self):
+        return {**super().get_config(), "l2_norm_clip": self.l2_norm_clip}
+
+
+class _GraphTape:
+    """What `clipped_sum` needs of a tape, any number of times: a `tf.GradientTape` gives gradients once."""
+
+    def gradient(self, loss, variables, output_gradients):
+        return tf.gradients(loss, variables, output_gradients)
 
 
 class _PerCoordinateScale:
@@ -283,9 +373,15 @@ class DPQuantileClipSGD(DPOptimizer):
 def _fold(loss, var_list, add, start):
     """Folds `add` over the examples' gradients, each from a run of the model on that example alone."""
     mixing.check(loss)
-    if isolated.computed_elsewhere(loss):
-        raise ValueError("This optimizer runs every example by itself, which takes a graph: no `run_eagerly=True`.")
+    _check_graph(loss)
     return isolated.for_each_microbatch(loss, var_list, tf.shape(loss)[0], add, start)
+
+
+def _check_graph(loss) -> None:
+    if isolated.computed_elsewhere(loss):
+        raise ValueError(
+            "This optimizer differentiates the loss several times, which takes a graph: no `run_eagerly=True`."
+        )
 
 
 def _like(mean, var_list):

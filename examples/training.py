@@ -13,7 +13,7 @@ import math
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import ml_collections
 import numpy as np
@@ -25,7 +25,7 @@ from adaclip_tf import tensorboard
 from examples import baselines, data
 
 MODELS = ("softmax", "mlp", "cnn", "logistic", "linear")
-OPTIMIZERS = ("adaclip", "fixed_clip", "norm_bound", "whitening", "per_coordinate", "quantile", "sgd")
+OPTIMIZERS = ("adaclip", "fixed_clip", "norm_bound", "per_layer", "whitening", "per_coordinate", "quantile", "sgd")
 _MOMENTS = ("beta_1", "beta_2", "h1", "h2", "gamma", "variance_scaling", "clamp")
 
 
@@ -36,6 +36,7 @@ class Result(NamedTuple):
     metric: float
     epsilon: float
     noise_multiplier: float
+    pca_noise_multiplier: float | None
     noise_norm: float
     history: dict[str, list[float]]  # per epoch: epsilon, noise_norm, val_..., and Keras's own, which are not private
     accounted: dict[str, Any]  # the arguments of `privacy_statement`; empty for plain SGD
@@ -115,13 +116,16 @@ def make_model(config: ml_collections.ConfigDict, shape: Sequence[int], num_clas
     return tf.keras.Sequential([tf.keras.layers.InputLayer(tuple(shape)), *hidden, dense(outputs)])
 
 
-def make_optimizer(config: ml_collections.ConfigDict, noise_multiplier: float) -> tf.keras.optimizers.Optimizer:
-    """One of `OPTIMIZERS`, each with its own fields of the config."""
+def make_optimizer(
+    config: ml_collections.ConfigDict, noise_multiplier: float, steps: int
+) -> tf.keras.optimizers.Optimizer:
+    """One of `OPTIMIZERS`, each with its own fields of the config, for a run of `steps`."""
     kind = _check_choice("optimizer", config.optimizer, OPTIMIZERS)
+    rate = _learning_rate(config, steps)
     if kind == "sgd":
-        return tf.keras.optimizers.SGD(config.learning_rate, config.momentum)
+        return tf.keras.optimizers.SGD(rate, config.momentum)
     common = {
-        "learning_rate": config.learning_rate,
+        "learning_rate": rate,
         "momentum": config.momentum,
         "noise_multiplier": noise_multiplier,
         "expected_batch_size": config.expected_batch_size,
@@ -132,6 +136,8 @@ def make_optimizer(config: ml_collections.ConfigDict, noise_multiplier: float) -
         return adaclip_tf.DPAdaClipSGD(**common, **moments)
     if kind == "whitening":
         return baselines.DPWhiteningSGD(**common, **moments)
+    if kind == "per_layer":
+        return baselines.DPPerLayerClipSGD(**common, l2_norm_clip=config.l2_norm_clip)
     if kind == "per_coordinate":
         return baselines.DPPerCoordinateClipSGD(**common, value_clip=config.value_clip)
     if kind == "quantile":
@@ -140,6 +146,16 @@ def make_optimizer(config: ml_collections.ConfigDict, noise_multiplier: float) -
         )
     clip = config.l2_norm_clip if kind == "fixed_clip" else config.largest_gradient_norm
     return adaclip_tf.DPFixedClipSGD(**common, l2_norm_clip=clip)
+
+
+def _learning_rate(config: ml_collections.ConfigDict, steps: int) -> Any:
+    """The rate, or its straight line down to `learning_rate_end` of itself at the last step."""
+    if not 0.0 <= config.learning_rate_end <= 1.0:
+        raise ValueError(f"config.learning_rate_end must be between 0 and 1; got {config.learning_rate_end!r}.")
+    if config.learning_rate_end == 1.0:
+        return config.learning_rate
+    end = config.learning_rate * config.learning_rate_end
+    return tf.keras.optimizers.schedules.PolynomialDecay(config.learning_rate, steps, end)
 
 
 def make_loss(config: ml_collections.ConfigDict) -> tf.keras.losses.Loss:
@@ -178,6 +194,7 @@ def run(
     loaded: data.Data | None = None,
     verbose: int | str = 0,
     callbacks: Iterable[tf.keras.callbacks.Callback] = (),
+    wrap: Callable[[tf.keras.Model], tf.keras.Model] | None = None,
 ) -> Result:
     """Trains once and evaluates on the test set.
 
@@ -189,6 +206,7 @@ def run(
       loaded: the data, if it is at hand; `config.dataset` otherwise.
       verbose: as for `fit`.
       callbacks: more of them.
+      wrap: makes the model that is trained from the config's.
     """
     if config.reproducible:
         logging.warning("config.reproducible=True makes noise and sampling predictable: NOT private.")
@@ -199,8 +217,9 @@ def run(
     plan = make_plan(config, num_examples)
     x_train, x_test, pca_event = _project(config, plan, loaded, folder)
 
-    optimizer = make_optimizer(config, plan.noise_multiplier)
+    optimizer = make_optimizer(config, plan.noise_multiplier, plan.steps_per_epoch * config.epochs)
     model = make_model(config, x_train.shape[1:], loaded.num_classes)
+    model = wrap(model) if wrap else model
     metric = make_metric(config)
     model.compile(optimizer, make_loss(config), metrics=[metric])
     if config.optimizer != "sgd":
@@ -222,6 +241,7 @@ def run(
         metric=float(score),
         epsilon=budget.epsilon if budget else float("inf"),
         noise_multiplier=plan.noise_multiplier,
+        pca_noise_multiplier=plan.pca_noise_multiplier,
         noise_norm=float(optimizer.private_metrics()["noise_norm"]) if budget else 0.0,
         history=_read_history(folder) if folder else fitted.history,
         accounted=_accounted(config, num_examples, pca_event, optimizer),

@@ -151,3 +151,49 @@ def test_state_is_saved_and_restored(tmp_path):
 
 def test_they_are_used_where_the_librarys_own_are():
     assert all(isinstance(one, optimizer.DPOptimizer) for one in ALL)
+
+
+def two_layers(optimizer_):
+    """Loss x . (w1 + 2 w2): gradients x in the first layer and 2 x in the second, with weights of 0."""
+    first = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros", name="first")
+    second = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros", name="second")
+    inputs = tf.keras.Input([2])
+    model = tf.keras.Model(inputs, first(inputs) + 2.0 * second(inputs))
+    model.compile(optimizer_, Output(reduction="none"))
+    return model
+
+
+def test_per_layer_clipping_by_hand():
+    """Each layer of each example has norm 1 at most, whatever the other layer's is."""
+    model = two_layers(baselines.DPPerLayerClipSGD(l2_norm_clip=1.0, **COMMON))
+    model.fit(X, np.zeros(len(X)), batch_size=len(X), verbose=0)
+    for factor, layer in ((1.0, "first"), (2.0, "second")):
+        (weights,) = model.get_layer(layer).get_weights()
+        gradients = factor * X
+        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+        clipped = gradients / np.maximum(1.0, norms)
+        np.testing.assert_allclose(weights[:, 0], -clipped.sum(axis=0) / 10, atol=1e-5)
+    assert int(model.optimizer.noised_steps) == 1
+
+
+def test_per_layer_noise_is_for_all_layers_together():
+    """z C sqrt(L) / B on every coordinate: L = 2 layers of norm C have sensitivity C sqrt(2)."""
+    optimizer_ = baselines.DPPerLayerClipSGD(
+        1.0, l2_norm_clip=0.5, noise_multiplier=1.5, expected_batch_size=10, seed=1
+    )
+    inputs = tf.keras.Input([5000])
+    outputs = tf.keras.layers.Dense(2, name="b", use_bias=False)(tf.keras.layers.Dense(2, name="a")(inputs))
+    model = tf.keras.Model(inputs, outputs)
+    model.compile(optimizer_, Output(reduction="none"))
+    before = [weights.copy() for weights in model.get_weights()]
+    model.fit(np.zeros([2, 5000], np.float32), np.zeros(2), batch_size=2, verbose=0)
+    ratio = np.std(model.get_weights()[0] - before[0]) / (1.5 * 0.5 * math.sqrt(2) / 10)
+    assert abs(ratio - 1.0) < 0.03
+    assert not abs(ratio * math.sqrt(2) - 1.0) < 0.03  # the noise of one layer alone
+
+
+def test_per_layer_clipping_needs_a_graph():
+    model = two_layers(baselines.DPPerLayerClipSGD(l2_norm_clip=1.0, **COMMON))
+    model.compile(model.optimizer, Output(reduction="none"), run_eagerly=True)
+    with pytest.raises(ValueError, match="run_eagerly"):
+        model.fit(X, np.zeros(len(X)), verbose=0)

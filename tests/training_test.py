@@ -77,7 +77,7 @@ def test_models_and_data_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=r"config\.model must be one of softmax, .* got 'resnet'"):
         training.make_model(small(model="resnet"), (4,), 10)
     with pytest.raises(ValueError, match=r"config\.optimizer must be one of adaclip, .* got 'adam'"):
-        training.make_optimizer(small(optimizer="adam"), 1.0)
+        training.make_optimizer(small(optimizer="adam"), 1.0, 8)
 
 
 def test_plain_sgd_learns_the_tables(tmp_path):
@@ -123,7 +123,7 @@ def test_seeds_choose_the_weights_and_not_the_noise(loaded):
     first, again, other = (training.make_model(small(seed=seed), shape, 10).get_weights()[0] for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 0.01
-    assert training.make_optimizer(small(reproducible=False, seed=1), 1.0).seed is None
+    assert training.make_optimizer(small(reproducible=False, seed=1), 1.0, 8).seed is None
 
 
 def test_reproducible_runs_repeat_and_others_do_not(loaded):
@@ -194,7 +194,7 @@ def test_every_config_names_what_there_is(name):
     config = importlib.import_module(f"configs.{name}").get_config()
     assert set(config) == set(base.get_config())
     assert config.dataset in data.NAMES and not config.reproducible
-    training.make_optimizer(config, 1.0)
+    training.make_optimizer(config, 1.0, 8)
 
 
 def test_the_command_line(tmp_path):
