@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 from adaclip_tf import _validate
@@ -9,6 +10,47 @@ from adaclip_tf import _validate
 
 def optional_integer(name, value):
     return None if value is None else _validate.positive_integer(name, value)
+
+
+def learning_rate(value) -> None:
+    """A number, a variable that holds one, or a schedule."""
+    if isinstance(value, tf.keras.optimizers.schedules.LearningRateSchedule):
+        return
+    number = value.numpy() if isinstance(value, (tf.Variable, tf.Tensor)) and tf.executing_eagerly() else value
+    try:
+        _validate.non_negative("learning_rate", number.item() if hasattr(number, "item") else number)
+    except ValueError:
+        raise ValueError(
+            f"`learning_rate` must be a number of 0 or more, or a `LearningRateSchedule`; got {value!r}."
+        ) from None
+
+
+def keras_arguments(arguments, name) -> None:
+    """Refuses what Keras would ignore, mistake, or apply to the noised mean."""
+    refuse_keras_clipping(arguments)
+    for argument in arguments:
+        if argument in _RENAMED:
+            raise TypeError(f"{name} has no argument `{argument}`; {_RENAMED[argument]}.")
+        if argument not in _KERAS_ARGUMENTS:
+            raise TypeError(
+                f"{name} has no argument `{argument}`. Of Keras's own it takes {', '.join(_KERAS_ARGUMENTS)}; "
+                f"`help({name})` lists the others."
+            )
+    if arguments.get("weight_decay") is not None:
+        _validate.non_negative("weight_decay", arguments["weight_decay"])
+    for argument in ("use_ema", "jit_compile"):
+        if argument in arguments:
+            _validate.boolean(argument, arguments[argument])
+
+
+_KERAS_ARGUMENTS = ("weight_decay", "use_ema", "ema_momentum", "ema_overwrite_frequency", "jit_compile")
+_RENAMED = {
+    "lr": "use `learning_rate`",
+    "decay": "use a `LearningRateSchedule` as `learning_rate`, or `weight_decay`",
+    "microbatches": "use `num_microbatches`",
+    "batch_size": "use `expected_batch_size`",
+    "l2_norm_clip": "it adapts what it clips to: see `h2` and `gamma`, or use DPFixedClipSGD",
+}
 
 
 def refuse_keras_clipping(arguments) -> None:
@@ -20,7 +62,49 @@ def refuse_keras_clipping(arguments) -> None:
             )
 
 
+def check_variables(variables) -> None:
+    if not variables:
+        raise ValueError("There are no trainable variables: nothing to train. Set `trainable = True` on some layer.")
+    for variable in variables:
+        check_variable(variable)
+
+
+def check_same_variables(indices, count, variables, name) -> None:
+    """`indices` are those of `variables` among the `count` that the optimizer was built for; None where unknown."""
+    if indices != list(range(count)):
+        raise ValueError(
+            f"{name} keeps means and variances for the variables that it was built with, and got others or only some of "
+            f"them: {[variable.name for variable in variables]}. Use a new optimizer for another model, and after a "
+            "change of `trainable`."
+        )
+
+
+def check_state(variables, values, name) -> None:
+    """Refuses saved values of an optimizer's variables unless all of them fit."""
+    fix = "To load it, use the same arguments (`momentum`, `accumulation_steps`, ...) on the same model."
+    if len(values) != len(variables):
+        raise ValueError(f"The saved optimizer has {len(values)} variables and {name} has {len(variables)}. {fix}")
+    for variable, value in zip(variables, values):
+        value = np.asarray(value)
+        if value.shape != tuple(variable.shape):
+            raise ValueError(
+                f"The saved value of {variable.name!r} has shape {list(value.shape)} and not {list(variable.shape)}. {fix}"
+            )
+        counts = variable.dtype.is_integer
+        positive = variable.name.startswith("variance/")
+        if not np.all(np.isfinite(value)) or (counts and np.any(value < 0)) or (positive and not np.all(value > 0)):
+            raise ValueError(
+                f"The saved value of {variable.name!r} is out of range: the file is damaged, or training had diverged when "
+                "it was saved. Load an earlier one."
+            )
+
+
 def check_variable(variable) -> None:
+    if not variable.dtype.is_floating:
+        raise ValueError(
+            f"Variable {variable.name!r} is {variable.dtype.base_dtype.name}: noise is for real numbers. Make it float32, "
+            "a complex one as its two parts, or `trainable=False`."
+        )
     if variable.dtype.base_dtype in (tf.float16, tf.bfloat16):
         raise ValueError(
             f"Variable {variable.name!r} is {variable.dtype.base_dtype.name}: updates and noise would be rounded away. "
@@ -31,6 +115,8 @@ def check_variable(variable) -> None:
 
 
 def check_loss(loss, num_microbatches, replicas=1) -> None:
+    if not loss.dtype.is_floating:
+        raise ValueError(f"The loss must be real numbers, one per example; got dtype {loss.dtype.name}.")
     if loss.shape.rank == 0:
         raise ValueError(
             "The loss is a scalar: it has been reduced over the batch, and examples can't be told apart. Compile "

@@ -2,18 +2,26 @@
 
 import math
 import numbers
+import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Optional
+
+import numpy as np
 
 FLOAT32_TINY = 2.0**-126  # the smallest normal number; TensorFlow may flush smaller ones to zero
 FLOAT32_MAX = (2.0 - 2.0**-23) * 2.0**127
+MOST_NOISE = 1e6  # with more there is no signal left, and squares of noised gradients could overflow float32
 
 
 def real(name: str, value: Any) -> float:
     """Returns `value` as a float, or says that it is not a finite number."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
-        raise ValueError(f"`{name}` must be a finite number; got {value!r}.")
-    return float(value)
+    try:
+        number = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
+    except OverflowError:  # a whole number beyond float64
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"`{name}` must be a finite number; got {_shown(value)}.")
+    return number
 
 
 def positive(name: str, value: Any) -> float:
@@ -42,6 +50,17 @@ def non_negative(name: str, value: Any) -> float:
     return number
 
 
+def noise_multiplier(name: str, value: Any) -> float:
+    """Returns `value` as a float of zero or more, neither so small that it rounds to no noise nor absurdly large."""
+    number = non_negative(name, value)
+    if number and not FLOAT32_TINY <= number <= MOST_NOISE:
+        raise ValueError(
+            f"`{name}` must be 0 (no noise) or lie between {FLOAT32_TINY:.3g} and {MOST_NOISE:g}; got {value!r}. It is "
+            "the standard deviation of the noise over the sensitivity of the sum, usually between 0.5 and 10."
+        )
+    return number
+
+
 def fraction(name: str, value: Any) -> float:
     """Returns `value` as a float in [0, 1)."""
     number = real(name, value)
@@ -55,6 +74,35 @@ def positive_integer(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"`{name}` must be a whole number of 1 or more; got {value!r}.")
     return int(value)
+
+
+def boolean(name: str, value: Any) -> bool:
+    """Returns `value` if it is True or False: a string such as "no" would count as True."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"`{name}` must be True or False; got {_shown(value)}.")
+    return bool(value)
+
+
+def seed(name: str, value: Any) -> Optional[int]:
+    """Returns `value` as an int of zero or more, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 0:
+        raise ValueError(f"`{name}` must be None or a whole number of 0 or more; got {_shown(value)}.")
+    return int(value)
+
+
+def path(name: str, value: Any) -> str:
+    """Returns `value` as the path that it is."""
+    if not isinstance(value, (str, os.PathLike)) or not os.fspath(value) or not isinstance(os.fspath(value), str):
+        raise ValueError(f"`{name}` must be a path, as a string or `pathlib.Path`; got {_shown(value)}.")
+    return os.fspath(value)
+
+
+def _shown(value: Any) -> str:
+    """How an error shows a value: never pages of it."""
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def one_of(name: str, value: Any, choices: Sequence[str]) -> str:

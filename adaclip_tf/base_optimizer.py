@@ -56,25 +56,22 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         name: str,
         **keras_optimizer_arguments: Any,
     ):
-        _checks.refuse_keras_clipping(keras_optimizer_arguments)
         keras_optimizer_arguments.pop("is_legacy_optimizer", None)  # `get_config` of Keras puts it there
-        self.noise_multiplier = _validate.non_negative("noise_multiplier", noise_multiplier)
+        _checks.keras_arguments(keras_optimizer_arguments, type(self).__name__)
+        self.noise_multiplier = _validate.noise_multiplier("noise_multiplier", noise_multiplier)
         self.momentum = _validate.real("momentum", momentum)
         if not 0.0 <= self.momentum <= 1.0:
             raise ValueError(f"`momentum` must be between 0 and 1; got {momentum!r}.")
-        if nesterov and not self.momentum:
+        self.nesterov = _validate.boolean("nesterov", nesterov)
+        if self.nesterov and not self.momentum:
             raise ValueError(f"`nesterov=True` needs a `momentum` above 0; got momentum={momentum!r}.")
-        self.nesterov = bool(nesterov)
-        if not isinstance(learning_rate, tf.keras.optimizers.schedules.LearningRateSchedule):
-            _validate.non_negative("learning_rate", float(learning_rate))
+        _checks.learning_rate(learning_rate)
         self.num_microbatches = _checks.optional_integer("num_microbatches", num_microbatches)
         self.expected_batch_size = _checks.optional_integer("expected_batch_size", expected_batch_size)
         self.accumulation_steps = _validate.positive_integer("accumulation_steps", accumulation_steps)
         self.gradient_path = _validate.one_of("gradient_path", gradient_path, gradients.PATHS)
-        self.nonprivate_metrics_recorded = bool(nonprivate_metrics)
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-            raise ValueError(f"`seed` must be None or a whole number of 0 or more; got {seed!r}.")
-        self.seed = seed
+        self.nonprivate_metrics_recorded = _validate.boolean("nonprivate_metrics", nonprivate_metrics)
+        self.seed = seed = _validate.seed("seed", seed)
         if self.num_microbatches and self.expected_batch_size:
             logical = self.num_microbatches * self.accumulation_steps
             if self.expected_batch_size % logical:
@@ -133,8 +130,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
                 self._build(var_list)
 
     def _build(self, var_list):
-        for variable in var_list:
-            _checks.check_variable(variable)
+        _checks.check_variables(var_list)
         self._specs = [tf.TensorSpec(v.shape, tf.float32, _unique(i, var_list)) for i, v in enumerate(var_list)]
         state = self._choice.initial_state(self._specs)
         self._state_type = type(state)
@@ -192,6 +188,8 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         _checks.check_loss(loss, self._num_microbatches_here, replicas.count())
         with tf.init_scope():
             self.build(var_list)
+        indices = [self._index_dict.get(self._var_key(variable)) for variable in var_list]
+        _checks.check_same_variables(indices, len(self._specs), var_list, self.name)
         if tf.executing_eagerly():
             # The backward pass becomes a graph, which the ghost rules can read.
             step = tf.function(lambda: self._private_gradients(loss, var_list, tape), autograph=False)
@@ -458,12 +456,14 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
 
     def load_own_variables(self, store):
         """Restores the state, all of it or none: a lost count of steps would be a lost privacy guarantee."""
-        if len(store.keys()) != len(self.variables):
-            raise ValueError(
-                f"The saved optimizer has {len(store.keys())} variables and {self.name} has {len(self.variables)}. To "
-                "load it, use the same arguments (`momentum`, `accumulation_steps`, ...) on the same model."
-            )
+        _checks.check_state(self.variables, [store[key] for key in sorted(store.keys(), key=int)], self.name)
         super().load_own_variables(store)
+
+    def set_weights(self, weights):
+        """Restores the state from a list of arrays, all of it or none."""
+        self._check_built()
+        _checks.check_state(self.variables, weights, self.name)
+        super().set_weights(weights)
 
     # What Keras asks of a loss-scaling optimizer: see the class docstring.
 
