@@ -51,9 +51,11 @@ def main(argv):
     results = federation.compare(loaded, plan, values.seeds, seed=values.seed, start_run=_progress(plan.rounds))
     print(f"\n{federation_report.table(results, loaded.name)}\n\n{federation_report.TRUST}\n")
     paths = federation_report.Paths.docs() if values.docs else federation_report.Paths.folder(values.output)
+    dimension = sum(weight.size for weight in federation.initial_weights(loaded))
     seconds = round(time.monotonic() - started)
     command = shlex.join(["python", "-m", "examples.federated", *sys.argv[1:]])
-    for path in federation_report.write(results, plan, loaded.name, paths, command, seconds=seconds):
+    federation_report.write(results, plan, loaded.name, paths, command, dimension=dimension, seconds=seconds)
+    for path in paths:
         print(f"wrote {path}")
     least = LEAST_ACCURACY if values.rounds >= 50 else 0.0
     print(f"{federation.check(results, plan, least)} ({seconds} s)")

@@ -379,7 +379,7 @@ def test_the_check_finds_what_is_wrong(compared):
 def test_the_report_is_written_whole(compared, tmp_path):
     plan, results, _ = compared
     paths = federation_report.Paths.folder(str(tmp_path / "new"))
-    federation_report.write(results, plan, "digits", paths, "python -m examples.federated")
+    federation_report.write(results, plan, "digits", paths, "python -m examples.federated", dimension=650)
     page = paths.page.read_text()
     for name, method in federation.methods("digits").items():
         (row,) = [line for line in page.splitlines() if line.startswith(f"| {method.label} |")]
