@@ -21,6 +21,7 @@ _HOME = {
     "PrivacyTensorBoard": "tensorboard",
     "PrivatePCA": "pca",
     "check_model": "mixing",
+    "distributed_poisson_batches": "sampling",
     "epsilon": "accounting",
     "epsilon_of": "accounting",
     "noise_multiplier": "calibration",

@@ -252,7 +252,7 @@ def _as_int(variable: Any) -> int:
 
 def _writes(model: Any) -> bool:
     """Whether this process writes files: of several workers only one does."""
-    return bool(model.distribute_strategy.extended.should_save_checkpoint)
+    return bool(model.distribute_strategy.extended.should_checkpoint)
 
 
 def _optimizer_of(model: Any) -> Any:

@@ -15,6 +15,11 @@ Edge cases.
 | data larger than memory              | only the rows that were drawn are read                             |
 | accumulation_steps=K                 | ONE draw with q, cut into K parts: K draws with q / K would be     |
 |                                      | another mechanism, in which an example can count several times     |
+| MirroredStrategy                     | ONE draw with q, cut into a part for each replica                  |
+| several workers                      | `distributed_poisson_batches`: each draws from rows of its own.    |
+|                                      | `poisson_batches` fails there ("unshardable source dataset"):      |
+|                                      | TensorFlow would take a part of each worker's own draw, and could  |
+|                                      | take an example twice                                              |
 
 Rows of a batch are in ascending order of their index. That says nothing that the set itself does not.
 """
@@ -67,26 +72,92 @@ def poisson_batches(
       dimension is None), so that training does not retrace for each size.
     """
     load, n = _loader(arrays, num_examples)
-    size = _validate.positive_integer("expected_batch_size", expected_batch_size)
-    if size > n:
-        raise ValueError(
-            f"`expected_batch_size` must be at most the number of examples, {n}; got {expected_batch_size!r}."
-        )
+    size = _batch_size(expected_batch_size, n)
     length = _validate.positive_integer("steps", -(-n // size) if steps is None else steps)
     parts = _validate.positive_integer("accumulation_steps", accumulation_steps)
-    first = _map(np.asarray, load(np.arange(1)))
+    dataset = _dataset(load, range(n), size / n, length, parts, seed, ())
+    options = tf.data.Options()
+    # There are no files to share out, so this makes several workers fail: what they would do by default is not Poisson.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.FILE
+    return dataset.with_options(options)
+
+
+def distributed_poisson_batches(
+    strategy: tf.distribute.Strategy,
+    arrays: Any,
+    *,
+    expected_batch_size: int,
+    seed: int | None = None,
+    num_examples: int | None = None,
+    accumulation_steps: int = 1,
+) -> tf.distribute.DistributedDataset:
+    """Poisson sampling over all replicas of a strategy, on one machine or several.
+
+    Worker i of W draws from the rows i, i + W, i + 2 W, ... alone, each with probability q, and reads no others. As
+    these sets are disjoint and the draws independent, all workers' batches together are one Poisson draw from
+    all rows. No worker knows whom another one drew.
+
+    Example:
+      >>> batches = distributed_poisson_batches(strategy, (x, y), expected_batch_size=600)   # doctest: +SKIP
+      >>> model.fit(batches, epochs=10, steps_per_epoch=100)                                 # doctest: +SKIP
+
+    The dataset has no end, so `fit` needs `steps_per_epoch`: the number of logical batches times
+    `accumulation_steps`.
+
+    Args:
+      strategy: what the model was made under.
+      arrays: as for `poisson_batches`; the same rows in the same order on every worker, of which each reads its own.
+      expected_batch_size: q n, the mean size of a logical batch, all replicas together.
+      seed, num_examples, accumulation_steps: as for `poisson_batches`.
+    """
+    load, n = _loader(arrays, num_examples)
+    size = _batch_size(expected_batch_size, n)
+    parts = _validate.positive_integer("accumulation_steps", accumulation_steps)
+
+    def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        workers, worker = context.num_input_pipelines, context.input_pipeline_id
+        # Elements go to the worker's replicas by turns.
+        replicas = context.num_replicas_in_sync // workers
+        return _dataset(load, range(worker, n, workers), size / n, None, parts * replicas, seed, (worker,))
+
+    return strategy.distribute_datasets_from_function(of_worker)
+
+
+def _dataset(
+    load: Callable[[np.ndarray], Any],
+    rows: range,
+    probability: float,
+    steps: int | None,
+    parts: int,
+    seed: int | None,
+    stream: tuple[int, ...],
+) -> tf.data.Dataset:
+    """Draws from `rows`, each cut into `parts` elements; without end if `steps` is None."""
+    first = _map(np.asarray, load(np.array(rows[:1])))
     empty = _map(lambda row: row[:0], first)
     iterations = itertools.count()
 
     def batches() -> Iterator[Any]:
-        generator = _generator(seed, next(iterations))
-        for _ in range(length):
-            for indices in np.array_split(draw(generator, n, size / n), parts):
+        generator = _generator(seed, (*stream, next(iterations)))
+        for _ in itertools.count() if steps is None else range(steps):
+            drawn = draw(generator, len(rows), probability)
+            for indices in np.array_split(rows.start + rows.step * drawn, parts):
                 yield _checked(load(indices), len(indices)) if len(indices) else empty
 
     spec = _map(lambda row: tf.TensorSpec([None, *row.shape[1:]], row.dtype), first)
     dataset = tf.data.Dataset.from_generator(batches, output_signature=spec).prefetch(1)
-    return dataset.apply(tf.data.experimental.assert_cardinality(length * parts))
+    cardinality = tf.data.INFINITE_CARDINALITY if steps is None else steps * parts
+    return dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
+
+
+def _batch_size(expected_batch_size: int, num_examples: int) -> int:
+    size = _validate.positive_integer("expected_batch_size", expected_batch_size)
+    if size > num_examples:
+        raise ValueError(
+            f"`expected_batch_size` must be at most the number of examples, {num_examples}; "
+            f"got {expected_batch_size!r}."
+        )
+    return size
 
 
 def draw(generator: np.random.Generator, num_examples: int, probability: float) -> np.ndarray:
@@ -95,9 +166,9 @@ def draw(generator: np.random.Generator, num_examples: int, probability: float) 
     return np.sort(generator.choice(num_examples, count, replace=False, shuffle=False))
 
 
-def _generator(seed: int | None, iteration: int) -> np.random.Generator:
-    """A stream of its own for each iteration; `SeedSequence()` reads the operating system's entropy."""
-    sequence = np.random.SeedSequence() if seed is None else np.random.SeedSequence(seed, spawn_key=(iteration,))
+def _generator(seed: int | None, stream: tuple[int, ...]) -> np.random.Generator:
+    """A stream of its own for each iteration and worker; `SeedSequence()` reads the operating system's entropy."""
+    sequence = np.random.SeedSequence() if seed is None else np.random.SeedSequence(seed, spawn_key=stream)
     return np.random.Generator(np.random.Philox(sequence))
 
 
