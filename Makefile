@@ -10,12 +10,12 @@ STAMP := $(VENV)/.installed-from-lock
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help demo regression bench test slow-test lint format lock clean
+.PHONY: help demo regression reproduce bench test slow-test lint format lock clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-$(STAMP): $(LOCK)
+$(STAMP): $(LOCK) requirements/install.sh
 	PYTHON=$(PYTHON) sh requirements/install.sh $(VENV) $(LOCK)
 	@touch $@
 
@@ -23,7 +23,10 @@ demo: $(STAMP)  ## Train on MNIST at epsilon 1, AdaCliP and Abadi et al., a few 
 	$(BIN)/python -m examples.demo
 
 regression: $(STAMP)  ## Run the paper's regression experiment.
-	$(BIN)/python examples/regression.py
+	$(BIN)/python -m examples.regression
+
+reproduce: $(STAMP)  ## Run the paper's experiments on MNIST, hours; stops and goes on as you like.
+	$(BIN)/python -m examples.reproduce $(REPRODUCE_ARGS)
 
 bench: $(STAMP)  ## Compare speed and memory with Keras's SGD and tensorflow-privacy, half an hour.
 	$(BIN)/python -m benchmarks.speed $(BENCH_ARGS)

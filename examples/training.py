@@ -26,6 +26,7 @@ from examples import baselines, data
 
 MODELS = ("softmax", "mlp", "cnn", "logistic", "linear")
 OPTIMIZERS = ("adaclip", "fixed_clip", "norm_bound", "per_layer", "whitening", "per_coordinate", "quantile", "sgd")
+_TEST_BATCH = 1000
 _MOMENTS = ("beta_1", "beta_2", "h1", "h2", "gamma", "variance_scaling", "clamp")
 
 
@@ -195,6 +196,7 @@ def run(
     verbose: int | str = 0,
     callbacks: Iterable[tf.keras.callbacks.Callback] = (),
     wrap: Callable[[tf.keras.Model], tf.keras.Model] | None = None,
+    validate: bool = True,
 ) -> Result:
     """Trains once and evaluates on the test set.
 
@@ -207,6 +209,7 @@ def run(
       verbose: as for `fit`.
       callbacks: more of them.
       wrap: makes the model that is trained from the config's.
+      validate: whether to evaluate after every epoch too, for the history.
     """
     if config.reproducible:
         logging.warning("config.reproducible=True makes noise and sampling predictable: NOT private.")
@@ -231,11 +234,18 @@ def run(
         steps=plan.steps_per_epoch,
         seed=config.seed if config.reproducible else None,
     )
-    test = tf.data.Dataset.from_tensor_slices((x_test, loaded.y_test)).batch(1000)
+    test = (x_test, loaded.y_test)
     budget = _budget(config, num_examples, pca_event, folder)
     all_callbacks = _callbacks(config, budget, folder) + list(callbacks)
-    fitted = model.fit(batches, epochs=config.epochs, validation_data=test, verbose=verbose, callbacks=all_callbacks)
-    score = model.evaluate(test, verbose=0, return_dict=True)[metric.name]
+    fitted = model.fit(
+        batches,
+        epochs=config.epochs,
+        validation_data=test if validate else None,
+        validation_batch_size=_TEST_BATCH,
+        verbose=verbose,
+        callbacks=all_callbacks,
+    )
+    score = model.evaluate(*test, batch_size=_TEST_BATCH, verbose=0, return_dict=True)[metric.name]
     return Result(
         metric_name=metric.name,
         metric=float(score),
@@ -320,7 +330,7 @@ def _callbacks(config, budget, folder) -> list[tf.keras.callbacks.Callback]:
     private: list[tf.keras.callbacks.Callback] = [budget, _NoiseNorm()] if budget else []
     if folder is None:
         return private
-    backup = tf.keras.callbacks.BackupAndRestore(folder / "backup", delete_checkpoint=False)
+    backup = tf.keras.callbacks.BackupAndRestore(str(folder / "backup"), delete_checkpoint=False)
     boards = [
         tensorboard.PrivacyTensorBoard(folder / "tensorboard", budget=budget, hparams={"optimizer": config.optimizer})
         if budget

@@ -1,0 +1,178 @@
+"""Tests of `examples.reproduce` and its parts: grids, resuming, the choice, tables; a tiny experiment end to end."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import adaclip_tf
+from adaclip_tf import accounting
+from configs import paper
+from examples import data, gradient_error, reproduce_report, reproduce_runs
+from examples import reproduce_experiments as experiments
+
+TINY = experiments.Experiment(
+    name="tiny",
+    title="Tiny",
+    epsilons=(8.0,),
+    grids={
+        "abadi": [{"learning_rate": 1e-6, "l2_norm_clip": 1.0}, {"learning_rate": 1.0, "l2_norm_clip": 1.0}],
+        "adaclip": [{"learning_rate": 1e-6, "h2": 1e-3}, {"learning_rate": 1.0, "h2": 1e-3}],
+    },
+    labels={"abadi": "Abadi et al., clip tuned", "adaclip": "AdaCliP"},
+    published={"adaclip": (60.0,)},
+    measures_error=True,
+)
+SETTINGS = {"dataset": "digits", "model": "softmax", "expected_batch_size": 144, "epochs": 5, "delta": 1e-4}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tiny():
+    """Makes the tiny experiment known; RDP instead of PLD, which takes seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(experiments.EXPERIMENTS, "tiny", TINY)
+        patch.setitem(paper.EXPERIMENTS, "tiny", SETTINGS)
+        patch.setitem(reproduce_report.NOTES, "tiny", "Batch {expected_batch_size:,}.")
+        patch.setitem(accounting.ACCOUNTANTS, "pld", accounting.ACCOUNTANTS["rdp"])
+        yield
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """(tuned, chosen, final, folder) with two seeds."""
+    folder = tmp_path_factory.mktemp("runs")
+    tuned = reproduce_runs.run_all(experiments.tuning_jobs(TINY), folder, workers=1)
+    chosen = experiments.choose(tuned)
+    final = reproduce_runs.run_all(experiments.final_jobs(TINY, chosen, 2), folder, workers=1)
+    return tuned, chosen, final, folder
+
+
+@pytest.mark.parametrize("name", ["softmax", "mlp", "momentum", "cnn"])
+def test_every_method_has_a_grid_of_the_same_size_and_different_candidates(name):
+    experiment = experiments.EXPERIMENTS[name]
+    assert len({len(grid) for grid in experiment.grids.values()}) == 1
+    for method, grid in experiment.grids.items():
+        assert len({json.dumps(candidate, sort_keys=True) for candidate in grid}) == len(grid), method
+    assert set(experiment.labels) == set(experiment.grids) and set(experiment.published) <= set(experiment.grids)
+    for row in experiment.published.values():
+        assert len(row) == len(experiment.epsilons)
+
+
+@pytest.mark.parametrize("name", ["softmax", "mlp", "momentum", "cnn"])
+def test_methods_differ_in_nothing_but_their_own_fields(name):
+    own = {"optimizer", "learning_rate", "l2_norm_clip", "h2", "largest_gradient_norm", "momentum", "target_epsilon"}
+    jobs = experiments.tuning_jobs(experiments.EXPERIMENTS[name])
+    assert len({job.key for job in jobs}) == len(jobs)
+    shared = {json.dumps({k: v for k, v in job.config.items() if k not in own}, sort_keys=True) for job in jobs}
+    assert len(shared) == 1
+    assert all(not job.config["reproducible"] for job in jobs)
+
+
+def test_tuning_never_sees_the_test_set():
+    loaded = data.load("digits")
+    split = experiments.split(loaded, "tune")
+    assert len(split.x_train) + len(split.x_test) == len(loaded.x_train)
+    np.testing.assert_array_equal(np.concatenate([split.x_train, split.x_test]), loaded.x_train)
+    np.testing.assert_array_equal(np.concatenate([split.y_train, split.y_test]), loaded.y_train)
+    assert experiments.split(loaded, "final") is loaded
+
+
+def test_the_better_candidate_is_chosen_and_trained_with_every_seed(ran):
+    tuned, chosen, final, _ = ran
+    assert len(tuned) == 4
+    for method in TINY.grids:
+        assert chosen[method]["8"] == TINY.grids[method][1]  # a learning rate of 1e-6 learns nothing
+    assert len(final) == 4 and {run["number"] for run in final} == {0, 1}
+    for run in final:
+        assert 0.99 * run["epsilon"] < run["epsilon_spent"] <= run["epsilon"]
+        assert run["num_examples"] == 1438 and run["steps"] == 50 and len(run["by_epoch"]) == 5
+        assert run["gradient_error"] > 0.0
+    assert {run["num_examples"] for run in tuned} == {1438 - 287}
+    assert all(run["gradient_error"] is None for run in tuned)
+
+
+def test_a_second_run_goes_on_where_the_first_stopped(ran, monkeypatch):
+    tuned, _, _, folder = ran
+    jobs = experiments.tuning_jobs(TINY)
+    calls = []
+    monkeypatch.setattr(reproduce_runs, "run_one", lambda job, *_: calls.append(job.key))
+    assert reproduce_runs.run_all(jobs, folder, workers=1) == tuned
+    assert calls == []
+    changed = jobs[0]._replace(config={**jobs[0].config, "epochs": 4})  # another setting is another run
+    reproduce_runs.run_all([changed], folder, workers=1)
+    assert calls == [changed.key]
+
+
+def test_several_processes_give_files_too(tmp_path):
+    jobs = experiments.tuning_jobs(TINY)[:2]
+    results = reproduce_runs.run_all(jobs, tmp_path, workers=2)
+    assert [run["number"] for run in results] == [0, 1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{job.key}.json" for job in jobs)
+
+
+def test_the_report_has_tables_and_figures(ran, tmp_path):
+    tuned, chosen, final, _ = ran
+    path = reproduce_report.store(TINY, tuned, chosen, final, tmp_path / "results")
+    results = json.loads(path.read_text())
+    assert results["chosen"] == chosen and len(results["runs"]) == 4
+    written = reproduce_report.write(tmp_path)
+    assert [file.name for file in written] == ["results.md", "tiny.png", "tiny_error.png"]
+    page = written[0].read_text()
+    mean = 100 * np.mean([run["accuracy"] for run in final if (run["method"], run["epsilon"]) == ("adaclip", 8.0)])
+    assert f"| AdaCliP | {mean:.2f} (" in page and "*60.00*" in page and "over 2 seeds" in page
+    for figure in written[1:]:
+        assert figure.read_bytes().startswith(b"\x89PNG") and f"figures/{figure.name}" in page
+
+
+def test_the_difference_has_its_standard_error():
+    accuracies = {"adaclip": [0.90, 0.92], "abadi": [0.89, 0.91]}
+    runs = [{"method": name, "epsilon": 1.0, "accuracy": a} for name, row in accuracies.items() for a in row]
+    ahead, error = reproduce_report.difference({"runs": runs}, 1.0)
+    assert ahead == pytest.approx(1.0) and error == pytest.approx(
+        np.sqrt(2.0)
+    )  # two means, each of sd sqrt(2) / sqrt(2)
+
+
+def test_committed_results_and_configs_agree():
+    """docs/results.md is what its command makes of the results files, and configs/paper.json what they chose."""
+    known = json.loads(paper.CHOSEN.read_text())
+    docs = pathlib.Path(paper.__file__).parent.parent / "docs"
+    page = (docs / "results.md").read_text()
+    for name, chosen in known.items():
+        results = json.loads((docs / "results" / f"{name}.json").read_text())
+        assert results["chosen"] == chosen
+        experiment = experiments.EXPERIMENTS[name]
+        assert results["settings"] == paper.EXPERIMENTS[name]
+        assert {method: list(grid) for method, grid in experiment.grids.items()} == results["grids"]
+        assert reproduce_report.accuracy_table(experiment, results) in page
+        for method, cells in chosen.items():
+            for epsilon, candidate in cells.items():
+                config = paper.get_config(f"{name}/{method}/{epsilon}")
+                assert {field: config[field] for field in candidate} == candidate
+
+
+def test_an_unknown_cell_is_named():
+    with pytest.raises(ValueError, match=r"experiment/method/epsilon.*got 'softmax/adam/1'"):
+        paper.get_config("softmax/adam/1")
+
+
+def test_gradient_error_by_hand():
+    """Gradients (3, 0) and (0, 1), clip 1, no noise, B = 2: g = (1.5, 0.5), g~ = (0.5, 0.5), so |g - g~| = 1."""
+
+    class Output(tf.keras.losses.Loss):
+        def call(self, y_true, y_pred):
+            return y_pred[:, 0]
+
+    inner = tf.keras.Sequential([tf.keras.layers.InputLayer([2]), tf.keras.layers.Dense(1, use_bias=False)])
+    model = gradient_error.MeasuringModel.around(inner)
+    optimizer = adaclip_tf.DPFixedClipSGD(
+        l2_norm_clip=1.0, noise_multiplier=0.0, expected_batch_size=2, learning_rate=1.0
+    )
+    model.compile(optimizer, Output(reduction="none"))
+    before = model.get_weights()[0][:, 0].copy()
+    history = model.fit(np.array([[3.0, 0.0], [0.0, 1.0]], np.float32), np.zeros(2), batch_size=2, verbose=0)
+    assert history.history[gradient_error.NAME] == pytest.approx([1.0], abs=1e-5)
+    np.testing.assert_allclose(before - model.get_weights()[0][:, 0], [0.5, 0.5], atol=1e-5)
+    assert int(optimizer.noised_steps) == 1
