@@ -1,7 +1,7 @@
 """Runs the paper's regression experiment: prints the table, draws the figure, checks the outcome.
 
-make regression                                              # a minute or two; writes into runs/regression
-python examples/regression.py --seeds=10 --docs        # the committed table and figure under docs/
+make regression                                      # a minute or two; writes into runs/regression
+python -m examples.regression --seeds=10 --docs      # the committed table and figure under docs/
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(argv):
         epochs=_EPOCHS.value,
     )
     print(regression_report.table(results))
-    command = shlex.join(["python", *sys.argv])
+    command = shlex.join(["python", "-m", "examples.regression", *sys.argv[1:]])
     paths = regression_report.Paths.docs() if _DOCS.value else regression_report.Paths.folder(_OUTPUT.value)
     for path in regression_report.write(results, paths, command):
         print(f"wrote {pathlib.Path(path)}")

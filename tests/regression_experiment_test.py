@@ -92,12 +92,12 @@ def test_any_other_figure_fails_it(adaclip, abadi):
 def test_the_report_is_written_whole(tmp_path):
     results = fake_results(lambda d: 0.002, lambda d: 3e-5 * d)
     paths = regression_report.Paths.folder(str(tmp_path / "new"))
-    regression_report.write(results, paths, "python examples/regression.py")
+    regression_report.write(results, paths, "python -m examples.regression")
     page = paths.page.read_text()
     assert "| 1,000 | 0.033 (0.004) | 1 (0) | 0.0022 (0.0003) |" in page
     assert "as d^1.00 for Abadi et al. and as d^0.00 for AdaCliP" in page
     assert paths.figure.read_bytes().startswith(b"\x89PNG")
-    assert json.loads(paths.results.read_text())["command"] == "python examples/regression.py"
+    assert json.loads(paths.results.read_text())["command"] == "python -m examples.regression"
 
 
 def test_one_small_run_has_every_method_and_dimension():
