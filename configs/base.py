@@ -34,6 +34,7 @@ def get_config() -> ml_collections.ConfigDict:
     config.h1 = 1e-12
     config.h2 = 1e-3
     config.gamma = 1.0
+    config.initial_std = 0.0  # s before the first step; 0 for the library's default, sqrt(h1 h2)
     config.variance_scaling = "per_example"
     config.clamp = "before_average"
 

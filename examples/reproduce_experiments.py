@@ -8,6 +8,7 @@ batch size, the epochs and the learning-rate schedule, which configs/paper.py ho
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any, NamedTuple
 
 import ml_collections
@@ -32,7 +33,13 @@ class Experiment(NamedTuple):
     grids: dict[str, list[Candidate]]  # per method
     labels: dict[str, str]
     published: dict[str, tuple[float, ...]]  # per method, what others reported, in percent
+    rates_follow_epsilon: bool = False  # multiplies all learning rates by sqrt(epsilon)
     measures_error: bool = False  # also |g - g~|, which is not private
+
+    def candidates(self, method: str, epsilon: float) -> list[Candidate]:
+        """The grid of a method at an epsilon."""
+        factor = math.sqrt(epsilon) if self.rates_follow_epsilon else 1.0
+        return [{**candidate, "learning_rate": factor * candidate["learning_rate"]} for candidate in self.grids[method]]
 
 
 class Job(NamedTuple):
@@ -57,7 +64,11 @@ def _clips(rates: tuple[float, ...], clips: tuple[float, ...]) -> list[Candidate
 
 
 def _ceilings(rates: tuple[float, ...], ceilings: tuple[float, ...]) -> list[Candidate]:
-    return [{"learning_rate": rate, "h2": h2} for h2, rate in itertools.product(ceilings, rates)]
+    """s starts at its ceiling: from the default, sqrt(h1 h2), it takes longer to rise than these runs are."""
+    return [
+        {"learning_rate": rate, "h2": h2, "initial_std": math.sqrt(h2)}
+        for h2, rate in itertools.product(ceilings, rates)
+    ]
 
 
 def _rates(*rates: float) -> list[Candidate]:
@@ -96,7 +107,7 @@ EXPERIMENTS = {
             title="MLP on a private PCA",
             epsilons=(0.2, 0.5, 1.0, 2.0, 4.0),
             grids={
-                "abadi_layers": _rates(0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
+                "abadi_layers": _rates(0.5, 1.0, 2.0, 3.0, 4.0, 8.0),
                 "abadi": _clips((5.0, 10.0, 20.0), (1.0, 2.5)),
                 "adaclip": _ceilings((5.0, 10.0, 20.0), (3e-5, 1e-4)),
             },
@@ -109,6 +120,7 @@ EXPERIMENTS = {
                 "abadi_layers": (85.55, 90.23, 92.92, 94.96, 95.91),
                 "adaclip": (87.18, 91.26, 93.71, 95.56, 96.31),
             },
+            rates_follow_epsilon=True,
             measures_error=True,
         ),
         Experiment(
@@ -142,8 +154,8 @@ def tuning_jobs(experiment: Experiment) -> list[Job]:
     return [
         _job(experiment, "tune", method, epsilon, number, candidate)
         for epsilon in experiment.epsilons
-        for method, grid in experiment.grids.items()
-        for number, candidate in enumerate(grid)
+        for method in experiment.grids
+        for number, candidate in enumerate(experiment.candidates(method, epsilon))
     ]
 
 
@@ -184,7 +196,7 @@ def choose(tuned: list[dict[str, Any]]) -> dict[str, dict[str, Candidate]]:
             best[cell] = run
     chosen: dict[str, dict[str, Candidate]] = {}
     for (method, epsilon), run in best.items():
-        grid = EXPERIMENTS[run["experiment"]].grids[method]
+        grid = EXPERIMENTS[run["experiment"]].candidates(method, run["epsilon"])
         chosen.setdefault(method, {})[epsilon] = grid[run["number"]]
     return chosen
 

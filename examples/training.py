@@ -6,6 +6,7 @@ configs/ holds configs.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import json
@@ -22,7 +23,7 @@ from absl import logging
 
 import adaclip_tf
 from adaclip_tf import tensorboard
-from examples import baselines, data
+from examples import baselines, data, strategies
 
 MODELS = ("softmax", "mlp", "cnn", "logistic", "linear")
 OPTIMIZERS = ("adaclip", "fixed_clip", "norm_bound", "per_layer", "whitening", "per_coordinate", "quantile", "sgd")
@@ -132,7 +133,7 @@ def make_optimizer(
         "expected_batch_size": config.expected_batch_size,
         "seed": config.seed if config.reproducible else None,
     }
-    moments = {field: config[field] for field in _MOMENTS}
+    moments = {**{field: config[field] for field in _MOMENTS}, "initial_std": config.initial_std or None}
     if kind == "adaclip":
         return adaclip_tf.DPAdaClipSGD(**common, **moments)
     if kind == "whitening":
@@ -197,6 +198,7 @@ def run(
     callbacks: Iterable[tf.keras.callbacks.Callback] = (),
     wrap: Callable[[tf.keras.Model], tf.keras.Model] | None = None,
     validate: bool = True,
+    strategy: tf.distribute.Strategy | None = None,
 ) -> Result:
     """Trains once and evaluates on the test set.
 
@@ -210,35 +212,35 @@ def run(
       callbacks: more of them.
       wrap: makes the model that is trained from the config's.
       validate: whether to evaluate after every epoch too, for the history.
+      strategy: what to train under, one of `strategies.NAMES`.
     """
     if config.reproducible:
         logging.warning("config.reproducible=True makes noise and sampling predictable: NOT private.")
         tf.random.set_seed(config.seed)  # tensorflow-privacy's query draws from it
+    if config.pca_components and strategies.several_workers(strategy):
+        raise ValueError("config.pca_components must be 0 on several workers: each would fit, and pay for, a PCA.")
     folder = _prepare_workdir(config, workdir)
     loaded = loaded or data.load(config.dataset, config.data_dir or None)
     num_examples = len(loaded.x_train)
     plan = make_plan(config, num_examples)
     x_train, x_test, pca_event = _project(config, plan, loaded, folder)
 
-    optimizer = make_optimizer(config, plan.noise_multiplier, plan.steps_per_epoch * config.epochs)
-    model = make_model(config, x_train.shape[1:], loaded.num_classes)
-    model = wrap(model) if wrap else model
-    metric = make_metric(config)
-    model.compile(optimizer, make_loss(config), metrics=[metric])
+    with strategy.scope() if strategy else contextlib.nullcontext():
+        optimizer = make_optimizer(config, plan.noise_multiplier, plan.steps_per_epoch * config.epochs)
+        model = make_model(config, x_train.shape[1:], loaded.num_classes)
+        model = wrap(model) if wrap else model
+        metric = make_metric(config)
+        model.compile(optimizer, make_loss(config), metrics=[metric])
     if config.optimizer != "sgd":
         optimizer.build(model.trainable_variables)  # so that a checkpoint can restore the count of steps
 
-    batches = adaclip_tf.poisson_batches(
-        (x_train, loaded.y_train),
-        expected_batch_size=config.expected_batch_size,
-        steps=plan.steps_per_epoch,
-        seed=config.seed if config.reproducible else None,
-    )
+    batches = _batches(config, plan, (x_train, loaded.y_train), strategy)
     test = (x_test, loaded.y_test)
     budget = _budget(config, num_examples, pca_event, folder)
-    all_callbacks = _callbacks(config, budget, folder) + list(callbacks)
+    all_callbacks = _callbacks(config, budget, folder, strategy) + list(callbacks)
     fitted = model.fit(
         batches,
+        steps_per_epoch=plan.steps_per_epoch if strategy else None,
         epochs=config.epochs,
         validation_data=test if validate else None,
         validation_batch_size=_TEST_BATCH,
@@ -253,10 +255,20 @@ def run(
         noise_multiplier=plan.noise_multiplier,
         pca_noise_multiplier=plan.pca_noise_multiplier,
         noise_norm=float(optimizer.private_metrics()["noise_norm"]) if budget else 0.0,
-        history=_read_history(folder) if folder else fitted.history,
+        history=_read_history(folder) if folder and strategies.writes(strategy) else fitted.history,
         accounted=_accounted(config, num_examples, pca_event, optimizer),
         source=loaded.source,
     )
+
+
+def _batches(config, plan, arrays, strategy):
+    arguments = {
+        "expected_batch_size": config.expected_batch_size,
+        "seed": config.seed if config.reproducible else None,
+    }
+    if strategy:
+        return adaclip_tf.distributed_poisson_batches(strategy, arrays, **arguments)
+    return adaclip_tf.poisson_batches(arrays, steps=plan.steps_per_epoch, **arguments)
 
 
 def _prepare_workdir(config, workdir) -> pathlib.Path | None:
@@ -276,7 +288,7 @@ def _prepare_workdir(config, workdir) -> pathlib.Path | None:
                 "on with it, or another --workdir."
             )
         return folder
-    temporary = folder / ".config.json"
+    temporary = folder / f".config.{os.getpid()}.json"
     temporary.write_text(json.dumps(ours, indent=1) + "\n")
     os.replace(temporary, path)
     return folder
@@ -325,7 +337,7 @@ class _NoiseNorm(tf.keras.callbacks.Callback):
         logs["noise_norm"] = float(self.model.optimizer.private_metrics()["noise_norm"])
 
 
-def _callbacks(config, budget, folder) -> list[tf.keras.callbacks.Callback]:
+def _callbacks(config, budget, folder, strategy) -> list[tf.keras.callbacks.Callback]:
     """In the order in which each finds what it needs: restored state, epsilon, noise, files."""
     private: list[tf.keras.callbacks.Callback] = [budget, _NoiseNorm()] if budget else []
     if folder is None:
@@ -336,6 +348,8 @@ def _callbacks(config, budget, folder) -> list[tf.keras.callbacks.Callback]:
         if budget
         else tf.keras.callbacks.TensorBoard(folder / "tensorboard")
     ]
+    if not strategies.writes(strategy):
+        return [backup, *private]
     return [backup, *private, *boards, tf.keras.callbacks.CSVLogger(folder / "history.csv", append=True)]
 
 
@@ -355,7 +369,7 @@ def _accounted(config, num_examples, pca_event, optimizer) -> dict[str, Any]:
         "delta": config.delta,
         "num_examples": num_examples,
         "batch_size": config.expected_batch_size,
-        "steps": int(optimizer.noised_steps),
+        "steps": int(optimizer.noised_steps.numpy()),
         "other_event": pca_event,
     }
 

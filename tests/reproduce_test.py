@@ -19,7 +19,7 @@ TINY = experiments.Experiment(
     epsilons=(8.0,),
     grids={
         "abadi": [{"learning_rate": 1e-6, "l2_norm_clip": 1.0}, {"learning_rate": 1.0, "l2_norm_clip": 1.0}],
-        "adaclip": [{"learning_rate": 1e-6, "h2": 1e-3}, {"learning_rate": 1.0, "h2": 1e-3}],
+        "adaclip": [{"learning_rate": rate, "h2": 1e-3, "initial_std": 0.03} for rate in (1e-6, 1.0)],
     },
     labels={"abadi": "Abadi et al., clip tuned", "adaclip": "AdaCliP"},
     published={"adaclip": (60.0,)},
@@ -62,7 +62,8 @@ def test_every_method_has_a_grid_of_the_same_size_and_different_candidates(name)
 
 @pytest.mark.parametrize("name", ["softmax", "mlp", "momentum", "cnn"])
 def test_methods_differ_in_nothing_but_their_own_fields(name):
-    own = {"optimizer", "learning_rate", "l2_norm_clip", "h2", "largest_gradient_norm", "momentum", "target_epsilon"}
+    own = {"optimizer", "learning_rate", "l2_norm_clip", "h2", "initial_std", "largest_gradient_norm", "momentum"}
+    own.add("target_epsilon")
     jobs = experiments.tuning_jobs(experiments.EXPERIMENTS[name])
     assert len({job.key for job in jobs}) == len(jobs)
     shared = {json.dumps({k: v for k, v in job.config.items() if k not in own}, sort_keys=True) for job in jobs}
@@ -105,6 +106,7 @@ def test_a_second_run_goes_on_where_the_first_stopped(ran, monkeypatch):
     assert calls == [changed.key]
 
 
+@pytest.mark.slow
 def test_several_processes_give_files_too(tmp_path):
     jobs = experiments.tuning_jobs(TINY)[:2]
     results = reproduce_runs.run_all(jobs, tmp_path, workers=2)
