@@ -244,8 +244,7 @@ NOTES = {
     "softmax": "784 x 10 weights, batch 600, {epochs} epochs, a learning rate that falls to 0 on a straight line.",
     "mlp": (
         "PrivatePCA to 60 dimensions with {pca_fraction:.0%} of epsilon (by itself), 1,000 hidden units, batch "
-        "{expected_batch_size:,}, {epochs} epochs, a learning rate that falls to 0 on a straight line; "
-        "the grid's rates are multiplied by sqrt(epsilon). Epsilon pays "
+        "{expected_batch_size:,}, {epochs} epochs, a learning rate that falls to 0 on a straight line. Epsilon pays "
         "for PCA and training together."
     ),
     "momentum": (
