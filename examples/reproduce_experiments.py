@@ -33,12 +33,12 @@ class Experiment(NamedTuple):
     grids: dict[str, list[Candidate]]  # per method
     labels: dict[str, str]
     published: dict[str, tuple[float, ...]]  # per method, what others reported, in percent
-    rate_factors: dict[float, float] = {}  # per epsilon, what all learning rates of the grids are multiplied by
+    rate_factors: dict[float, float] | None = None  # per epsilon, what all learning rates are multiplied by
     measures_error: bool = False  # also |g - g~|, which is not private
 
     def candidates(self, method: str, epsilon: float) -> list[Candidate]:
         """The grid of a method at an epsilon."""
-        factor = self.rate_factors.get(epsilon, 1.0)
+        factor = (self.rate_factors or {}).get(epsilon, 1.0)
         return [{**candidate, "learning_rate": factor * candidate["learning_rate"]} for candidate in self.grids[method]]
 
 
