@@ -1,5 +1,7 @@
 """MirroredStrategy on logical CPUs: the mechanism of one device on several."""
 
+import doctest
+
 import numpy as np
 import pytest
 
@@ -77,6 +79,11 @@ def test_a_poisson_batch_is_cut_into_parts(results):
 )
 def test_refusals(results, case, says):
     assert says in results["refusals:replicas=2"][case]
+
+
+def test_arithmetic_of_the_page():
+    page = checks.ROOT / "docs" / "distribution.md"
+    assert doctest.testfile(str(page), module_relative=False).failed == 0
 
 
 @pytest.mark.slow
