@@ -94,8 +94,8 @@ runs are separate releases: publishing all of them would cost the sum.
 Do not expect more of AdaCliP than of a fixed clip here. The variance that one round shows it of a coordinate carries
 noise of about d z^2 / B times the variance itself: {dimension:,} * {z:.3f}^2 / {per_round} = {ratio:.0f}. So
 few rounds cannot average that out, and s stays between h1 and h2, much the same in all coordinates. It takes more
-users in a round, fewer weights or less noise before the coordinates can be told apart. That is also why h1 is so
-near h2: with the default, 1e-12, and `clamp="after_average"`, s falls to the floor and nothing is learnt.
+users in a round, fewer weights or less noise before the coordinates can be told apart. With
+`clamp="after_average"` and the default h1, 1e-12, s falls to the floor and nothing is learnt.
 
 ## Who is trusted with what
 
