@@ -73,9 +73,9 @@ def check_same_variables(indices, count, variables, name) -> None:
     """`indices` are those of `variables` among the `count` that the optimizer was built for; None where unknown."""
     if indices != list(range(count)):
         raise ValueError(
-            f"{name} keeps means and variances for the variables that it was built with, and got others or only some of "
-            f"them: {[variable.name for variable in variables]}. Use a new optimizer for another model, and after a "
-            "change of `trainable`."
+            f"{name} keeps means and variances for the variables that it was built with, and got others or only some: "
+            f"{[variable.name for variable in variables]}. Use a new optimizer for another model, and after freezing "
+            "layers or setting them free."
         )
 
 
@@ -87,23 +87,22 @@ def check_state(variables, values, name) -> None:
     for variable, value in zip(variables, values):
         value = np.asarray(value)
         if value.shape != tuple(variable.shape):
-            raise ValueError(
-                f"The saved value of {variable.name!r} has shape {list(value.shape)} and not {list(variable.shape)}. {fix}"
-            )
+            shapes = f"shape {list(value.shape)} and not {list(variable.shape)}"
+            raise ValueError(f"The saved value of {variable.name!r} has {shapes}. {fix}")
         counts = variable.dtype.is_integer
         positive = variable.name.startswith("variance/")
         if not np.all(np.isfinite(value)) or (counts and np.any(value < 0)) or (positive and not np.all(value > 0)):
             raise ValueError(
-                f"The saved value of {variable.name!r} is out of range: the file is damaged, or training had diverged when "
-                "it was saved. Load an earlier one."
+                f"The saved value of {variable.name!r} is out of range: the file is damaged, or training had diverged "
+                "when it was saved. Load an earlier one."
             )
 
 
 def check_variable(variable) -> None:
     if not variable.dtype.is_floating:
         raise ValueError(
-            f"Variable {variable.name!r} is {variable.dtype.base_dtype.name}: noise is for real numbers. Make it float32, "
-            "a complex one as its two parts, or `trainable=False`."
+            f"Variable {variable.name!r} is {variable.dtype.base_dtype.name}: noise is for real numbers. Make it "
+            "float32 (a complex one as its two parts), or `trainable=False`."
         )
     if variable.dtype.base_dtype in (tf.float16, tf.bfloat16):
         raise ValueError(
@@ -130,11 +129,18 @@ def check_loss(loss, num_microbatches, replicas=1) -> None:
         )
     if num_microbatches is None:
         return
-    message = f"`num_microbatches` must divide the batch size; got num_microbatches={num_microbatches}"
-    fix = "Use `drop_remainder=True` or None."
+    message, fix = _DIVIDES.format(num_microbatches), "Use `drop_remainder=True` or None."
     if replicas > 1:
         message += f" on each of {replicas} replicas"
         tf.debugging.assert_positive(tf.shape(loss)[0], message=f"{message} and one replica without examples. {fix}")
     if loss.shape[0] is not None and loss.shape[0] % num_microbatches:
         raise ValueError(f"{message} and a batch of {loss.shape[0]}. {fix}")
-    tf.debugging.assert_equal(tf.shape(loss)[0] % num_microbatches, 0, message=f"{message}. {fix}")
+
+
+_DIVIDES = "`num_microbatches` must divide the batch size; got num_microbatches={}"
+
+
+def check_divides(loss, num_microbatches):
+    """The check in the run, for batches whose size is not known before."""
+    message = f"{_DIVIDES.format(num_microbatches)}. Use `drop_remainder=True` or None."
+    return tf.debugging.assert_equal(tf.shape(loss)[0] % num_microbatches, 0, message=message)

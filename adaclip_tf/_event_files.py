@@ -26,10 +26,13 @@ class EventFiles:
         try:
             tf.io.gfile.makedirs(folder)
             with tf.io.gfile.GFile(probe, "w") as file:
-                file.write("")
+                file.write(" " * 4096)  # a full disk lets an empty file be made
             tf.io.gfile.remove(probe)
         except (OSError, tf.errors.OpError) as error:
-            raise ValueError(f"`log_dir`={self._log_dir!r} cannot be written to: {error}") from error
+            raise ValueError(
+                f"`log_dir`={self._log_dir!r} cannot be written to: {error}. Give a folder that exists or can be made, "
+                "with space left."
+            ) from error
         self._writers[run] = tf.summary.create_file_writer(folder)
 
     def write(self, run: str, summary: Any, step: int = 0) -> None:

@@ -43,6 +43,7 @@ from __future__ import annotations
 
 import fractions
 import functools
+import inspect
 import math
 import warnings
 from typing import Any, Callable, Union
@@ -57,6 +58,7 @@ ACCOUNTANTS: dict[str, Callable[[], dp_accounting.PrivacyAccountant]] = {
     "pld": dp_accounting.pld.PLDAccountant,
 }
 SAMPLINGS = ("poisson", "shuffled")
+MOST_STEPS = 10**12  # dp_accounting counts in float64
 
 Accountant = Union[str, Callable[[], dp_accounting.PrivacyAccountant]]
 
@@ -79,7 +81,7 @@ def release_event(
     microbatch_sensitivity: float = 1.0,
 ) -> dp_accounting.DpEvent:
     """What one example pays when its batch may be, or is, the one that is released. See the module."""
-    z = _validate.non_negative("noise_multiplier", noise_multiplier)
+    z = _validate.noise_multiplier("noise_multiplier", noise_multiplier)
     n, batch = _validate_batch(num_examples, batch_size)
     if _validate.real("microbatch_sensitivity", microbatch_sensitivity) < 1.0:
         raise ValueError(
@@ -148,6 +150,11 @@ def optimizer_event(
 
     `noised_steps` is part of the optimizer's checkpointed state, so this is right after a resume too.
     """
+    if inspect.getattr_static(optimizer, "noised_steps", None) is None:
+        raise ValueError(
+            "`optimizer` must be one that counts its noised steps, DPAdaClipSGD or DPFixedClipSGD; "
+            f"got {type(optimizer).__name__}."
+        )
     noised_steps = optimizer.noised_steps
     # `int(variable)` fails where several replicas mirror it.
     steps = int(noised_steps.numpy() if hasattr(noised_steps, "numpy") else noised_steps)
@@ -169,9 +176,13 @@ def count_steps(*, num_examples: int, batch_size: int, epochs: float | None = No
     if (epochs is None) == (steps is None):
         raise ValueError(f"Give either `epochs` or `steps`; got epochs={epochs!r} and steps={steps!r}.")
     if steps is not None:
-        return _validate.positive_integer("steps", steps)
-    _validate.positive("epochs", epochs)
-    return math.ceil(fractions.Fraction(str(epochs)) * n / batch)
+        count = _validate.positive_integer("steps", steps)
+    else:
+        _validate.positive("epochs", epochs)
+        count = math.ceil(fractions.Fraction(str(epochs)) * n / batch)
+    if count > MOST_STEPS:
+        raise ValueError(f"`steps` must be at most {MOST_STEPS:g}; got steps={steps!r} and epochs={epochs!r}.")
+    return count
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -226,8 +237,31 @@ def epsilon_of(
 ) -> float:
     """The epsilon of any dp_accounting event, or composition of events, at `delta`."""
     check_delta(delta)
+    if not isinstance(event, dp_accounting.DpEvent):
+        raise ValueError(f"`event` must be a `dp_accounting.DpEvent`, such as `training_event(...)`; got {event!r}.")
+    if accountant == "pld":
+        accountant = functools.partial(
+            dp_accounting.pld.PLDAccountant, value_discretization_interval=pld_interval(event)
+        )
     composed = make_accountant(accountant).compose(event)
     return group_epsilon(composed.get_epsilon, delta, examples_per_user)
+
+
+def pld_interval(event: dp_accounting.DpEvent) -> float:
+    """How finely PLD cuts privacy losses: at dp_accounting's 1e-4, or as finely as memory allows where z is small.
+
+    Losses range over 1 / z^2: at z = 0.01 and 1e-4, tens of gigabytes of them. Any interval gives an upper bound, and
+    this one keeps its size relative to epsilon, which grows as 1 / z^2 too.
+    """
+    if isinstance(event, dp_accounting.ComposedDpEvent):
+        return max([pld_interval(part) for part in event.events], default=_PLD_INTERVAL)
+    if isinstance(event, (dp_accounting.SelfComposedDpEvent, dp_accounting.PoissonSampledDpEvent)):
+        return pld_interval(event.event)
+    z = getattr(event, "noise_multiplier", 1.0)
+    return _PLD_INTERVAL * max(1.0, _PLD_SMALL_NOISE / z) ** 2 if z > 0.0 else _PLD_INTERVAL
+
+
+_PLD_INTERVAL, _PLD_SMALL_NOISE = 1e-4, 0.5
 
 
 def make_accountant(accountant: Accountant) -> dp_accounting.PrivacyAccountant:
@@ -290,6 +324,14 @@ def check_delta(delta: float, num_examples: int | None = None) -> float:
             stacklevel=3,
         )
     return float(delta)
+
+
+def check_other_event(event: Any) -> None:
+    """Refuses an `other_event` that no accountant can compose."""
+    if event is not None and not isinstance(event, dp_accounting.DpEvent):
+        raise ValueError(
+            f"`other_event` must be a `dp_accounting.DpEvent`, such as `PrivatePCA(...).event`, or None; got {event!r}."
+        )
 
 
 def _validate_batch(num_examples: int, batch_size: int) -> tuple[int, int]:

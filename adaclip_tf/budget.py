@@ -23,7 +23,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf import _validate, accounting, curve, statement
+from adaclip_tf import _files, _validate, accounting, curve, mixing, statement
 
 
 class PrivacyBudgetSpentError(RuntimeError):
@@ -74,7 +74,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         self.target_epsilon = target_epsilon
         self.accountant = _validate.one_of("accountant", accountant, tuple(accounting.ACCOUNTANTS))
         self.batch_size = batch_size
-        self.statement_path = statement_path
+        self.statement_path = None if statement_path is None else _validate.path("statement_path", statement_path)
         self._arguments = {
             "num_examples": num_examples,
             "batch_size": batch_size,
@@ -88,6 +88,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
             noise_multiplier=1.0, num_examples=num_examples, batch_size=batch_size, sampling=sampling
         )
         accounting.check_delta(delta, num_examples)
+        accounting.check_other_event(other_event)
         _validate.positive_integer("examples_per_user", examples_per_user)
         self._curve: curve.EpsilonCurve | None = None
         self._curve_key: tuple[float, float] | None = None
@@ -124,8 +125,13 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         optimizer = _optimizer_of(self.model)
         self._check(optimizer)
+        if self.statement_path is not None and _writes(self.model):
+            for suffix in (".txt", ".json"):  # told now, not after an epoch
+                _files.check_writable("statement_path", statement.base_path(self.statement_path) + suffix)
         if self.model.built:
+            mixing.check_losses(self.model)
             optimizer.build(self.model.trainable_variables)  # a lazily restored count must be there now
+            self._check_count(optimizer)
         epsilon_curve = self._epsilon_curve()
         if self.target_epsilon is not None:
             self._allowed = epsilon_curve.largest_steps(self.target_epsilon)
@@ -165,10 +171,19 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         self._batches_per_epoch = self._batches_per_epoch or self._batches_seen
         if logs is not None:
             logs["epsilon"] = self.epsilon
-        self._write((self.accountant,))
+        try:
+            self._write((self.accountant,))
+        except OSError as error:  # a full disk must not cost the training
+            logging.error("`statement_path`=%r could not be written: %s", self.statement_path, error)
 
     def on_train_end(self, logs=None):
-        self._write(tuple(accounting.ACCOUNTANTS))
+        try:
+            self._write(tuple(accounting.ACCOUNTANTS))
+        except OSError as error:
+            raise OSError(
+                f"`statement_path`={self.statement_path!r} could not be written: {error}. The model is trained and has "
+                "its count of noised steps; `privacy_statement` makes the same statement."
+            ) from error
 
     # -----------------------------------------------------------------------------------------------
 
@@ -228,6 +243,16 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
                 "one and then grouped. Use num_microbatches=None, or batches of fixed size and sampling='shuffled'.",
                 UserWarning,
                 stacklevel=2,
+            )
+
+    def _check_count(self, optimizer: Any) -> None:
+        """Every update of the weights is a noised step, so there are never more of the former."""
+        updates, noised = _as_int(optimizer.iterations), self.noised_steps
+        if updates > noised:
+            raise ValueError(
+                f"The optimizer has updated the weights {updates} times and counts {noised} noised steps: they were "
+                "restored from a checkpoint of another optimizer, whose steps were not private or are not counted here. "
+                "Start from public weights, and account for other private training by `other_event`."
             )
 
     def _write(self, accountants: tuple[str, ...]) -> None:

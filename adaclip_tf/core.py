@@ -210,12 +210,30 @@ class MomentEstimator:
             )
         if self.initial_std is not None:
             _validate.positive_float32("initial_std", self.initial_std)
-        _validate.positive_float32("initial_std ** 2", self._initial_variance())
+        try:
+            _validate.positive_float32("initial_std ** 2", self._initial_variance())
+        except ValueError as error:
+            if self.initial_std is not None:
+                raise
+            raise ValueError(
+                f"`h1` * `h2`, the variance before the first step, is out of float32's range; got h1={self.h1!r} and "
+                f"h2={self.h2!r}. Give `initial_std`."
+            ) from error
         _validate.one_of("variance_scaling", self.variance_scaling, ("per_example", "paper"))
         _validate.one_of("clamp", self.clamp, ("before_average", "after_average"))
 
     def _initial_variance(self) -> float:
         return self.h1 * self.h2 if self.initial_std is None else self.initial_std**2
+
+    @property
+    def variance_range(self) -> tuple[float, float]:
+        """What s^2 never leaves: [h1, h2], widened by where it starts.
+
+        The paper's start, s^2 = h1 h2, lies below h1 wherever h2 < 1. From there the moving average of values within
+        [h1, h2] comes ever closer to the interval, and stays in it once it is there.
+        """
+        start = self._initial_variance()
+        return min(self.h1, start), max(self.h2, start)
 
     def initial_state(self, specs) -> Moments:
         variance = tf.constant(self._initial_variance(), tf.float32)
@@ -229,7 +247,9 @@ class MomentEstimator:
         examples_per_mean = divisor if self.variance_scaling == "per_example" else 1.0
         means, variances = [], []
         for m, variance, b, g in zip(*state, transform.scale, mean):
-            residual = tf.square(g - m) - tf.square(noise_multiplier * b / divisor)
+            # (g~ - m)^2 - z^2 b^2 / B^2 as a product: squares that overflow would leave infinity - infinity.
+            deviation, noise = tf.abs(g - m), noise_multiplier * b / divisor
+            residual = (deviation - noise) * (deviation + noise)
             observed = examples_per_mean * residual
             if self.clamp == "before_average":
                 observed = tf.clip_by_value(observed, self.h1, self.h2)
@@ -239,6 +259,17 @@ class MomentEstimator:
             variances.append(average)
             means.append(self.beta_1 * m + (1.0 - self.beta_1) * g)
         return Moments(means, variances)
+
+
+def _check_gamma(gamma: float, moments: MomentEstimator) -> None:
+    """b^2 lies between s^2 / gamma and d^2 s^2 / gamma: float32 must hold it, for d up to 1e10."""
+    _validate.positive("gamma", gamma)
+    low, high = moments.variance_range
+    if not (low / gamma >= _validate.FLOAT32_TINY and high / gamma <= _validate.FLOAT32_MAX / 1e20):
+        raise ValueError(
+            f"`gamma` must leave the scale sqrt(s^2 / gamma) in float32's range, for s^2 between {low:.3g} and "
+            f"{high:.3g} (`h1`, `h2`, `initial_std`); got {gamma!r}. Values between 0.1 and 1 are usual."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,7 +284,7 @@ class AdaClip:
     gamma: float = 1.0
 
     def __post_init__(self):
-        _validate.positive("gamma", self.gamma)
+        _check_gamma(self.gamma, self.moments)
 
     def initial_state(self, specs):
         return self.moments.initial_state(specs)
@@ -276,7 +307,7 @@ class Whitening:
     gamma: float = 1.0
 
     def __post_init__(self):
-        _validate.positive("gamma", self.gamma)
+        _check_gamma(self.gamma, self.moments)
 
     def initial_state(self, specs):
         return self.moments.initial_state(specs)

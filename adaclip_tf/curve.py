@@ -54,6 +54,7 @@ class EpsilonCurve:
             sampling=sampling,
             microbatch_sensitivity=microbatch_sensitivity,
         )
+        accounting.check_other_event(other_event)
         _validate.one_of("accountant", accountant, tuple(_COMPOSERS))
         _validate.positive_integer("examples_per_user", examples_per_user)
         self._delta = accounting.check_delta(delta, num_examples)
@@ -122,7 +123,9 @@ class _PldComposer:
         self._one = None
         if other is None and gaussian.noise_multiplier > 0.0:
             self._one = privacy_loss_distribution.from_gaussian_mechanism(
-                gaussian.noise_multiplier, sampling_prob=getattr(release, "sampling_probability", 1.0)
+                gaussian.noise_multiplier,
+                sampling_prob=getattr(release, "sampling_probability", 1.0),
+                value_discretization_interval=accounting.pld_interval(release),
             )
 
     def __call__(self, count: int) -> Callable[[float], float]:
@@ -131,8 +134,9 @@ class _PldComposer:
         events = [] if self._other is None else [self._other]
         if count:
             events.append(dp_accounting.SelfComposedDpEvent(self._release, count))
-        accountant = dp_accounting.pld.PLDAccountant()
-        return accountant.compose(dp_accounting.ComposedDpEvent(events)).get_epsilon
+        event = dp_accounting.ComposedDpEvent(events)
+        accountant = dp_accounting.pld.PLDAccountant(value_discretization_interval=accounting.pld_interval(event))
+        return accountant.compose(event).get_epsilon
 
 
 _COMPOSERS: dict[str, Callable] = {"rdp": _RdpComposer, "pld": _PldComposer}

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf import core, ghost, isolated, mixing
+from adaclip_tf import _checks, core, ghost, isolated, mixing
 
 PATHS = ("auto", "ghost", "jacobian")
 
@@ -59,7 +59,7 @@ def clipped_sum(
       raw_norms: also computes |g_k|^2, which nothing but debugging needs.
     """
     mixing.check(loss)
-    num_records = tf.shape(loss)[0] if num_microbatches is None else tf.constant(num_microbatches)
+    num_records = tf.shape(loss)[0] if num_microbatches is None else _whole_microbatches(loss, num_microbatches)
     has_graph = not isolated.computed_elsewhere(loss)
     handles, others = {}, dict.fromkeys(range(len(variables)), "")
     if path != "jacobian" or not has_graph:
@@ -87,6 +87,13 @@ def clipped_sum(
         totals[index] = centred / transform.scale[index]
     ordered = [totals[i] for i in range(len(variables))]
     return ClippedSum(ordered, num_records, weights, squared_norms, raw if raw_norms else None)
+
+
+def _whole_microbatches(loss, num_microbatches):
+    """The number of microbatches, which nothing gets to see before it is known to divide the batch."""
+    checks = [] if loss.shape[0] is not None else [_checks.check_divides(loss, num_microbatches)]
+    with tf.control_dependencies([check for check in checks if check is not None]):
+        return tf.identity(tf.constant(num_microbatches))
 
 
 def _ghost_handles(loss, variables, tape, num_records, num_microbatches):

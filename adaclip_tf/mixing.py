@@ -15,6 +15,7 @@ _FIX = (
     "Differential privacy needs the examples of a batch to stay apart. Replace BatchNormalization by "
     "LayerNormalization or GroupNormalization, or freeze it (`layer.trainable = False`)."
 )
+_WRITES = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
 _REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "EuclideanNorm")
 
 
@@ -40,6 +41,10 @@ def _objection(layer) -> str | None:
         return "mixes the examples of a batch and keeps their statistics; use LayerNormalization or freeze it."
     if getattr(layer, "stateful", False) and isinstance(layer, tf.keras.layers.RNN):
         return "carries its state from one batch into the next; use stateful=False."
+    return _regularizer(layer)
+
+
+def _regularizer(layer) -> str | None:
     if getattr(layer, "activity_regularizer", None) is not None:
         return "has an activity regularizer, which averages over the batch; remove it."
     for kind in ("kernel", "bias", "embeddings", "gamma", "beta", "recurrent", "depthwise", "pointwise"):
@@ -49,6 +54,16 @@ def _objection(layer) -> str | None:
                 "use the optimizer's `weight_decay` instead (it costs no privacy)."
             )
     return None
+
+
+def check_losses(model: tf.keras.Model) -> None:
+    """Raises ValueError if Keras's own training step would fail on a regularizer, which it does in other words."""
+    if type(model).train_step is not tf.keras.Model.train_step:
+        return
+    for layer in model._flatten_layers(include_self=False):
+        reason = _regularizer(layer)
+        if reason:
+            raise ValueError(f"Layer {layer.name!r} ({type(layer).__name__}) {reason}")
 
 
 def check(loss: tf.Tensor) -> None:
@@ -68,6 +83,22 @@ def check(loss: tf.Tensor) -> None:
                 _refuse(operation, "normalises over the batch")
         elif operation.type in _REDUCTIONS and _reduces_batch(operation, loss):
             _refuse(operation, "reduces over the batch axis")
+    _check_memory(loss, seen)
+
+
+def _check_memory(loss, on_the_way) -> None:
+    """Refuses a loss that depends on a variable into which the same step writes what it saw: a stateful layer.
+
+    What an example leaves there reaches the gradients of all batches to come, which no clipping bounds.
+    """
+    read = {op.inputs[0].ref() for op in on_the_way if op.type == "ReadVariableOp"}
+    for operation in loss.graph.get_operations():
+        if operation.type in _WRITES and operation.inputs[0].ref() in read and _from_data(operation.inputs[1].op):
+            raise ValueError(
+                f"The op {operation.name!r} ({operation.type}) keeps what it saw of a batch in a variable on which the loss "
+                "depends, so that an example changes the gradients of later batches. Use stateful=False in recurrent "
+                "layers, and no layer that remembers examples."
+            )
 
 
 def _reduces_batch(operation, loss) -> bool:

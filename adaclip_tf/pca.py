@@ -30,11 +30,13 @@ Edge cases.
 from __future__ import annotations
 
 import os
+import zipfile
+import zlib
 from typing import Any
 
 import numpy as np
 
-from adaclip_tf import _validate, accounting
+from adaclip_tf import _files, _validate, accounting
 
 _CHUNK_ELEMENTS = 4_000_000  # rows are read in pieces of 32 MB, so that memory maps stay on disk
 
@@ -61,8 +63,8 @@ class PrivatePCA:
 
     def __init__(self, *, num_components: int, noise_multiplier: float, seed: int | None = None):
         self.num_components = _validate.positive_integer("num_components", num_components)
-        self.noise_multiplier = _validate.non_negative("noise_multiplier", noise_multiplier)
-        self._generator = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
+        self.noise_multiplier = _validate.noise_multiplier("noise_multiplier", noise_multiplier)
+        self._generator = np.random.Generator(np.random.Philox(np.random.SeedSequence(_validate.seed("seed", seed))))
         self._fits = 0
         self.components_: np.ndarray | None = None
         self.eigenvalues_: np.ndarray | None = None
@@ -110,7 +112,7 @@ class PrivatePCA:
         """Writes the components, and what they cost, to an `.npz` file. Safe to publish; no pickle."""
         if self.components_ is None or self.eigenvalues_ is None:
             raise ValueError("PrivatePCA has no components yet; call `fit` first.")
-        with open(path, "wb") as file:
+        with _files.replacing(path) as file:
             np.savez(
                 file,
                 components=self.components_,
@@ -121,11 +123,33 @@ class PrivatePCA:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PrivatePCA:
-        """Reads what `save` wrote. The noise of a further `fit` is fresh."""
-        with np.load(path, allow_pickle=False) as stored:
-            pca = cls(num_components=len(stored["components"]), noise_multiplier=float(stored["noise_multiplier"]))
-            pca.components_, pca.eigenvalues_ = stored["components"], stored["eigenvalues"]
-            pca._fits = int(stored["fits"])
+        """Reads what `save` wrote. The noise of a further `fit` is fresh.
+
+        Raises:
+          ValueError: where the file is damaged, or something else.
+          OSError: where it is not there.
+        """
+        with open(path, "rb") as file:
+            try:
+                with np.load(file, allow_pickle=False) as stored:
+                    arrays = {name: stored[name] for name in ("components", "eigenvalues", "noise_multiplier", "fits")}
+                return cls._from_arrays(**arrays)
+            except (ValueError, TypeError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
+                raise ValueError(
+                    f"`path`={os.fspath(path)!r} is damaged, or not a file that PrivatePCA.save wrote: {error}. If there "
+                    "is no other copy, `fit` again, which is paid for again."
+                ) from error
+
+    @classmethod
+    def _from_arrays(cls, components, eigenvalues, noise_multiplier, fits) -> PrivatePCA:
+        floats = components.dtype.kind == eigenvalues.dtype.kind == "f"
+        if not floats or components.ndim != 2 or eigenvalues.shape != components.shape[:1]:
+            raise ValueError(f"components of shape {components.shape}, eigenvalues of shape {eigenvalues.shape}")
+        if not np.isfinite(components).all():
+            raise ValueError("components that are not finite")
+        pca = cls(num_components=len(components), noise_multiplier=float(noise_multiplier))
+        pca.components_, pca.eigenvalues_ = components, eigenvalues
+        pca._fits = _validate.positive_integer("fits", fits.item())
         return pca
 
 
@@ -158,7 +182,12 @@ def symmetric_noise(generator: np.random.Generator, dimensions: int, noise_multi
 
 def _rows(x: Any) -> Any:
     """`x` with its two dimensions checked; a tensor becomes a numpy array, a memory map stays one."""
-    x = x if isinstance(x, np.ndarray) else np.asarray(x)
+    try:
+        x = x if isinstance(x, np.ndarray) else np.asarray(x)
+    except ValueError as error:
+        raise ValueError("`x` must have shape [examples, dimensions]; got rows of different lengths.") from error
+    if x.dtype.kind not in "fiub":
+        raise ValueError(f"`x` must hold real numbers; got dtype {x.dtype}. Turn it into float32 first.")
     if x.ndim != 2 or x.shape[0] == 0 or x.shape[1] == 0:
         raise ValueError(f"`x` must have shape [examples, dimensions]; got {list(x.shape)}. Flatten images first.")
     return x

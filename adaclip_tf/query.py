@@ -66,6 +66,7 @@ class AdaClipSumQuery(tensorflow_privacy.SumAggregationDPQuery):
       variance_scaling: "per_example" or "paper"; see `core.MomentEstimator`.
       clamp: "before_average" or "after_average"; see `core.MomentEstimator`.
       seed: None for use. An integer makes the noise reproducible, for tests only: it voids the guarantee.
+      noise_terms: as in `DPAdaClipSGD`.
 
     Raises:
       ValueError: if an argument is out of range; the message names it.
@@ -87,6 +88,7 @@ class AdaClipSumQuery(tensorflow_privacy.SumAggregationDPQuery):
         variance_scaling: str = "per_example",
         clamp: str = "before_average",
         seed: int | None = None,
+        noise_terms: int = 1,
     ):
         moments = core.MomentEstimator(beta_1, beta_2, h1, h2, initial_std, variance_scaling, clamp)
         self._choice: core.Choice = core.AdaClip(moments, gamma)
@@ -96,9 +98,11 @@ class AdaClipSumQuery(tensorflow_privacy.SumAggregationDPQuery):
             raise ValueError(
                 f"`record_specs` must hold at least one tf.TensorSpec; got {record_specs!r}, which has none."
             )
-        self._noise_multiplier = _validate.non_negative("noise_multiplier", noise_multiplier)
+        self._noise_multiplier = _validate.noise_multiplier("noise_multiplier", noise_multiplier)
         self._divisor = _validate.positive_float32("expected_num_records", expected_num_records)
-        self._noise = noise.NoiseSource(seed)
+        self._noise = noise.NoiseSource(
+            _validate.seed("seed", seed), terms=_validate.positive_integer("noise_terms", noise_terms)
+        )
 
     @classmethod
     def from_choice(
@@ -108,13 +112,17 @@ class AdaClipSumQuery(tensorflow_privacy.SumAggregationDPQuery):
         noise_multiplier: float,
         expected_num_records: float,
         seed: int | None = None,
+        noise_terms: int = 1,
     ) -> AdaClipSumQuery:
         """The same query with another rule for (a, b): any `core.Choice`.
 
         >>> query = AdaClipSumQuery.from_choice(
         ...     core.FixedClip(l2_norm_clip=1.0), tf.TensorSpec([2]), 1.0, expected_num_records=4.0)
         """
-        query = cls(record_specs, noise_multiplier, expected_num_records, seed=seed)
+        methods = ("initial_state", "transform", "next_state")
+        if isinstance(choice, type) or not all(hasattr(choice, method) for method in methods):
+            raise ValueError(f"`choice` must be a `core.Choice`, such as `core.FixedClip(1.0)`; got {choice!r}.")
+        query = cls(record_specs, noise_multiplier, expected_num_records, seed=seed, noise_terms=noise_terms)
         query._choice = choice
         return query
 
@@ -145,7 +153,9 @@ class AdaClipSumQuery(tensorflow_privacy.SumAggregationDPQuery):
 
     def get_noised_result(self, sample_state, global_state):
         """Returns (b W + B a, next global state, the privacy event)."""
+        self._check_structure(sample_state, "`sample_state`")
         state = global_state.choice_state
+        self._check_state(state)
         transform = self._choice.transform(state, self._flat_specs)
         normals = self._noise.fresh_normals([spec.shape for spec in self._flat_specs])
         mean, next_state = core.private_step(
@@ -172,13 +182,23 @@ class AdaClipSumQuery(tensorflow_privacy.SumAggregationDPQuery):
             core.published_metrics(state, transform, self._flat_specs, self._noise_multiplier, self._divisor)
         )
 
-    def _check_structure(self, record):
+    def _check_structure(self, record, what="a record"):
         try:
             tf.nest.assert_same_structure(self._record_specs, record)
         except (TypeError, ValueError) as error:
+            kinds = tf.nest.map_structure(lambda leaf: type(leaf).__name__, record)
             raise ValueError(
-                f"a record must have the structure of `record_specs`, {self._record_specs!r}; got {record!r}."
+                f"{what} must have the structure of `record_specs`, {self._record_specs!r}; got {kinds!r}."
             ) from error
+
+    def _check_state(self, state):
+        for part in state if isinstance(state, core.Moments) else ():
+            shapes = [list(tensor.shape) for tensor in part]
+            if shapes != [list(spec.shape) for spec in self._flat_specs]:
+                raise ValueError(
+                    f"`global_state` is that of another query: it has the shapes {shapes}, and `record_specs` are "
+                    f"{self._record_specs!r}. Start from `initial_global_state()`."
+                )
 
 
 def _as_spec(leaf: Any) -> tf.TensorSpec:
@@ -198,7 +218,13 @@ def _as_spec(leaf: Any) -> tf.TensorSpec:
 
 def _as_tensor(value: Any, spec: tf.TensorSpec) -> tf.Tensor:
     """A record's leaf in float32, with the shape that `spec` says."""
-    tensor = tf.cast(tf.convert_to_tensor(value), tf.float32)
+    try:
+        tensor = tf.convert_to_tensor(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"a record must be tensors as in `record_specs`; got {type(value).__name__}.") from error
+    if not (tensor.dtype.is_floating or tensor.dtype.is_integer):
+        raise ValueError(f"a record must hold real numbers; got dtype {tensor.dtype.name} for {spec!r}.")
+    tensor = tf.cast(tensor, tf.float32)
     if not tensor.shape.is_compatible_with(spec.shape):
         raise ValueError(f"a record must have the shapes of `record_specs`; got shape {tensor.shape} for {spec!r}.")
     return tf.ensure_shape(tensor, spec.shape)

@@ -177,7 +177,13 @@ def _loader(arrays: Any, num_examples: int | None) -> tuple[Callable[[np.ndarray
     if callable(arrays):
         if num_examples is None:
             raise ValueError("`num_examples` is needed where `arrays` is a function of row numbers.")
-        return arrays, _validate.positive_integer("num_examples", num_examples)
+        n = _validate.positive_integer("num_examples", num_examples)
+        _check_loader(arrays, n)
+        return arrays, n
+    if isinstance(arrays, tf.data.Dataset):
+        raise ValueError(
+            "`arrays` must be arrays, whose rows can be drawn at random; got a dataset, which has no rows."
+        )
     held = _map(_as_array, arrays)
     lengths = {array.shape[0] for array in _leaves(held)}
     if len(lengths) != 1 or 0 in lengths:
@@ -188,14 +194,34 @@ def _loader(arrays: Any, num_examples: int | None) -> tuple[Callable[[np.ndarray
     return lambda indices: _map(lambda array: array[indices], held), n
 
 
+def _check_loader(load: Callable[[np.ndarray], Any], n: int) -> None:
+    """Asks for the last row, so that a wrong `num_examples` is told now and not in the middle of training."""
+    try:
+        _checked(load(np.array([n - 1])), 1)
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"`arrays` is a function that cannot load row {n - 1}, the last of `num_examples`={n}: {error}. It gets a "
+            "vector of row numbers, and returns an array, or a tuple or dict of arrays, with that many rows."
+        ) from error
+
+
 def _as_array(leaf: Any) -> Any:
     """`leaf` itself if it can be indexed by a vector and knows its shape; else a numpy view or array of it."""
     if isinstance(leaf, tf.Tensor) or not all(hasattr(leaf, name) for name in ("shape", "dtype", "__getitem__")):
-        leaf = np.asarray(leaf)
+        try:
+            leaf = np.asarray(leaf)
+        except ValueError as error:
+            raise ValueError(
+                "`arrays` must be an array, or a tuple or dict of arrays, e.g. `(x, y)`; got a list that is no array."
+            ) from error
     elif hasattr(leaf, "to_numpy"):  # a pandas column is indexed by label
         leaf = leaf.to_numpy()
     if len(leaf.shape) == 0:
-        raise ValueError("`arrays` must have a first dimension that runs over examples; got a scalar.")
+        raise ValueError(
+            f"`arrays` must have a first dimension that runs over examples; got a scalar, dtype {leaf.dtype}."
+        )
+    if leaf.dtype == object:
+        raise ValueError("`arrays` must hold numbers, booleans or strings; got an array of Python objects.")
     return leaf
 
 
@@ -203,6 +229,8 @@ def _checked(rows: Any, count: int) -> Any:
     """The rows as numpy arrays, or an error if a loader gave another number of them than it was asked for."""
     rows = _map(np.asarray, rows)
     for leaf in _leaves(rows):
+        if leaf.ndim == 0:
+            raise ValueError(f"The loader was asked for {count} rows and returned no array.")
         if len(leaf) != count:
             raise ValueError(f"The loader was asked for {count} rows and returned {len(leaf)}.")
     return rows

@@ -11,14 +11,13 @@ import importlib.metadata
 import json
 import math
 import os
-import tempfile
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 import dp_accounting
 
-from adaclip_tf import _validate, accounting
+from adaclip_tf import _files, _validate, accounting
 
 _WIDTH = 88
 
@@ -58,6 +57,7 @@ def privacy_report(
     count = accounting.count_steps(num_examples=num_examples, batch_size=batch_size, epochs=epochs, steps=steps)
     accounting.check_delta(delta, num_examples)
     _validate.one_of("sampling", sampling, accounting.SAMPLINGS)
+    accounting.check_other_event(other_event)
     epsilons: dict[str, dict[str, float | None]] = {}
     for kind in accounting.SAMPLINGS:
         training = accounting.training_event(sampling=kind, epochs=epochs, steps=steps, **arguments)
@@ -217,29 +217,15 @@ def write_report(report: dict[str, Any], path: str | os.PathLike[str]) -> tuple[
     Returns:
       The two file names.
     """
-    base = os.fspath(path)
-    root, suffix = os.path.splitext(base)
-    if suffix in (".txt", ".json"):
-        base = root
-    _write_atomically(base + ".txt", describe(report))
-    _write_atomically(base + ".json", json.dumps(report, indent=2, allow_nan=False) + "\n")
+    base = base_path(path)
+    texts = {".txt": describe(report), ".json": json.dumps(report, indent=2, allow_nan=False) + "\n"}
+    for suffix, text in texts.items():
+        with _files.replacing(base + suffix) as file:
+            file.write(text.encode())
     return base + ".txt", base + ".json"
 
 
-def _write_atomically(path: str, text: str) -> None:
-    """A reader finds the old file or the new one, never half of one, whenever the writer is killed."""
-    directory = os.path.dirname(os.path.abspath(path))
-    os.makedirs(directory, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=".privacy-", dir=directory)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp's 0600 would hide a public statement
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+def base_path(path: str | os.PathLike[str]) -> str:
+    """`path` without a suffix `.txt` or `.json`."""
+    root, suffix = os.path.splitext(os.fspath(path))
+    return root if suffix in (".txt", ".json") else os.fspath(path)

@@ -80,9 +80,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
     ):
         super().__init__()
         self._supports_tf_logs = True  # Keras then turns a batch's logs into numbers only when they are looked at
-        self.log_dir = os.fspath(log_dir)
-        if not isinstance(self.log_dir, str) or not self.log_dir:
-            raise ValueError(f"`log_dir` must be the path of a folder; got {log_dir!r}.")
+        self.log_dir = _validate.path("log_dir", log_dir)
         self._own_budget, self._budget = _budget_of(budget, num_examples, batch_size, delta)
         self._update_freq: int | None = None
         if update_freq != "epoch":
@@ -98,11 +96,11 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         self._histogram_freq = _frequency("histogram_freq", histogram_freq)
         self._image_freq = _frequency("image_freq", image_freq)
         self._image_shape = _figures.check_image_shape(image_shape)
-        self._keras_metrics = bool(keras_metrics)
+        self._keras_metrics = _validate.boolean("keras_metrics", keras_metrics)
         if not isinstance(hparams, (bool, Mapping)):
             raise ValueError(f"`hparams` must be True, False or a dict of more hyper-parameters; got {hparams!r}.")
         self._hparams = hparams
-        self._nonprivate = bool(nonprivate)
+        self._nonprivate = _validate.boolean("nonprivate", nonprivate)
         if self._nonprivate:
             logging.warning(
                 "PrivacyTensorBoard(nonprivate=True) writes un-noised quantities to %s: NOT private, for data that "

@@ -40,7 +40,8 @@ def traced_model():
 def fresh(traced_model):
     """A model that has taken no step, without the second that tracing one takes."""
     traced_model.optimizer.build(traced_model.trainable_variables)
-    traced_model.optimizer.noised_steps.assign(0)
+    for count in (traced_model.optimizer.noised_steps, traced_model.optimizer.iterations):
+        count.assign(0)
     return traced_model
 
 
@@ -130,11 +131,13 @@ def test_several_steps_per_execution_never_overshoot(data):
     model = make_model(steps_per_execution=3)
     model.optimizer.build(model.trainable_variables)
     for last, expected in ((12, 12), (13, 12), (14, 12), (15, 15)):
-        model.optimizer.noised_steps.assign(0)
+        for count in (model.optimizer.noised_steps, model.optimizer.iterations):
+            count.assign(0)
         fit(model, batches(data, steps=9), budget.PrivacyBudget(**WHERE, target_epsilon=target_between(last)))
         assert taken(model) == expected
     # An epoch of 4 in executions of 3 and 1: after the lone step, 3 more would pass a target of 6.
-    model.optimizer.noised_steps.assign(0)
+    for count in (model.optimizer.noised_steps, model.optimizer.iterations):
+        count.assign(0)
     fit(model, batches(data, steps=4), budget.PrivacyBudget(**WHERE, target_epsilon=target_between(6)))
     assert taken(model) == 4
 
@@ -318,7 +321,8 @@ def test_shared_microbatches_and_shuffled_batches_are_paid_for(data):
     history = fit(model, dataset, budget.PrivacyBudget(**WHERE, sampling="shuffled"), epochs=2)
     events = [accounting.gaussian_event(Z / 2.0, epochs) for epochs in (1, 2)]
     assert history["epsilon"] == pytest.approx([accounting.epsilon_of(e, delta=DELTA) for e in events], rel=1e-6)
-    model.optimizer.noised_steps.assign(0)
+    for count in (model.optimizer.noised_steps, model.optimizer.iterations):
+        count.assign(0)
     with pytest.warns(UserWarning, match="fixed beforehand"):
         history = fit(model, dataset, budget.PrivacyBudget(**WHERE), epochs=1)
     assert history["epsilon"] == [pytest.approx(epsilon_after(20, microbatch_sensitivity=2.0), rel=1e-6)]

@@ -108,7 +108,8 @@ def traced():
 def fresh(traced):
     """A model that has taken no step, without the second that tracing one takes."""
     traced.optimizer.build(traced.trainable_variables)
-    traced.optimizer.noised_steps.assign(0)
+    for count in (traced.optimizer.noised_steps, traced.optimizer.iterations):
+        count.assign(0)
     return traced
 
 

@@ -1,0 +1,49 @@
+"""Files that are whole whenever someone looks, and probes that tell early where a file can't be written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from typing import BinaryIO
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write to, which takes the place of `path` in one rename once all is written.
+
+    A reader finds the old file or the new one, never half of one, whenever the writer is killed or the disk is full.
+    """
+    directory = os.path.dirname(os.path.abspath(path))
+    os.makedirs(directory, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(prefix=".part-", dir=directory)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)  # mkstemp's 0600 would hide a file that is meant to be published
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def check_writable(name: str, path: str | os.PathLike[str]) -> None:
+    """Raises ValueError unless a file `path` can be written, or overwritten; leaves what is there alone."""
+    directory = os.path.dirname(os.path.abspath(path))
+    try:
+        if os.path.isdir(path):
+            raise IsADirectoryError(f"{os.fspath(path)!r} is a folder")
+        os.makedirs(directory, exist_ok=True)
+        with tempfile.NamedTemporaryFile(prefix=".probe-", dir=directory) as probe:
+            probe.write(bytes(4096))
+            probe.flush()
+    except OSError as error:
+        raise ValueError(
+            f"`{name}`={os.fspath(path)!r} cannot be written: {error}. Give a folder that exists or can be made, with "
+            "space left."
+        ) from error
