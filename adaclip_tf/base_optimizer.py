@@ -50,6 +50,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         num_microbatches: int | None,
         expected_batch_size: int | None,
         accumulation_steps: int,
+        noise_terms: int = 1,
         gradient_path: str,
         nonprivate_metrics: bool,
         seed: int | None,
@@ -69,6 +70,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         self.num_microbatches = _checks.optional_integer("num_microbatches", num_microbatches)
         self.expected_batch_size = _checks.optional_integer("expected_batch_size", expected_batch_size)
         self.accumulation_steps = _validate.positive_integer("accumulation_steps", accumulation_steps)
+        self.noise_terms = _validate.positive_integer("noise_terms", noise_terms)
         self.gradient_path = _validate.one_of("gradient_path", gradient_path, gradients.PATHS)
         self.nonprivate_metrics_recorded = _validate.boolean("nonprivate_metrics", nonprivate_metrics)
         self.seed = seed = _validate.seed("seed", seed)
@@ -85,7 +87,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         replicas.check_strategy(self._distribution_strategy, type(self).__name__)
         self._learning_rate = self._build_learning_rate(learning_rate)
         self._choice = choice
-        self._noise = replicas.PerReplica(functools.partial(noise.NoiseSource, seed))
+        self._noise = replicas.PerReplica(functools.partial(noise.NoiseSource, seed, terms=self.noise_terms))
         # A dozen passes over all parameters become one: a quarter of the time on a large model.
         fuse = tf.test.is_built_with_xla()
         self._fused_transform = tf.function(self._transform, jit_compile=fuse, autograph=False)
@@ -331,12 +333,12 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
             super()._apply_weight_decay(variables)
             return
 
-        def decay(variable):
-            factor = tf.cast(self.learning_rate, variable.dtype) * tf.cast(self.weight_decay, variable.dtype)
-            variable.assign_sub(variable * factor)
+        def shrink(variable):
+            rate, decay = (tf.cast(value, variable.dtype) for value in (self.learning_rate, self.weight_decay))
+            variable.assign_sub(variable * decay * rate)
 
         for variable in filter(self._use_weight_decay, variables):
-            self._distribution_strategy.extended.update(variable, decay, group=False)
+            self._distribution_strategy.extended.update(variable, shrink, group=False)
 
     def update_step(self, gradient, variable):
         """Plain SGD with momentum, as in `tf.keras.optimizers.SGD`. Post-processing."""
@@ -446,6 +448,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
             num_microbatches=self.num_microbatches,
             expected_batch_size=self.expected_batch_size,
             accumulation_steps=self.accumulation_steps,
+            noise_terms=self.noise_terms,
             gradient_path=self.gradient_path,
             nonprivate_metrics=self.nonprivate_metrics_recorded,
             seed=self.seed,

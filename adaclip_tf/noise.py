@@ -24,10 +24,15 @@ So the hook below touches Python alone (a hook that hangs would hang data loader
 source takes a new key when it is first asked for draws in the new process: every eager call and every trace asks.
 What is left is a function that was traced in the parent, first runs after the fork, in both processes, and is compiled
 by XLA: its graph asks nobody. Start processes by "spawn", as TensorFlow wants it, and none of this arises.
+
+Not quite Gaussian. TensorFlow makes a draw from two uniform numbers of 23 bits (Box-Muller), the first cut off at
+1e-7. So a draw is one of at most 2^46 values, none beyond sqrt(-2 ln 1e-7) = 5.68. `terms=n` adds up n draws and
+divides by sqrt(n): up to 2^(46 n) combinations, and tails up to 5.68 sqrt(n). docs/privacy.md says what that is worth.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -62,6 +67,7 @@ class NoiseSource:
         makes the draws reproducible, for tests only: whoever knows the seed can subtract the noise.
       stream: a number that tells sources with the same seed apart, such as that of a replica. Without a seed all
         sources differ anyway.
+      terms: how many independent draws are added up, and divided by sqrt(terms), for each that is handed out.
 
     The variables belong to this process: a strategy's scope, which would give all workers one key, is left aside.
     A copy (`copy.deepcopy`, `pickle`) is a new source: without a seed it draws a key of its own. So does a forked
@@ -72,8 +78,8 @@ class NoiseSource:
     [[2, 3], []]
     """
 
-    def __init__(self, seed: int | None = None, stream: int = 0):
-        self._seed, self._stream = seed, stream
+    def __init__(self, seed: int | None = None, stream: int = 0, terms: int = 1):
+        self._seed, self._stream, self._terms = seed, stream, terms
         self._owner = _process()
         if seed is None:
             key = _new_key()
@@ -87,7 +93,7 @@ class NoiseSource:
         self._calls = replicas.local_variable(0, tf.int64, "noise_calls")
 
     def __reduce__(self):
-        return (NoiseSource, (self._seed, self._stream))
+        return (NoiseSource, (self._seed, self._stream, self._terms))
 
     def fresh_normals(self, shapes: Sequence[Any]) -> list[tf.Tensor]:
         """Float32 draws in each of `shapes`, new ones at every call, in graphs and loops too."""
@@ -98,9 +104,16 @@ class NoiseSource:
         self._own()
         step_key = tf.random.experimental.stateless_fold_in(self._key, tf.cast(step, tf.int64))
         return [
-            tf.random.stateless_normal(shape, tf.random.experimental.stateless_fold_in(step_key, index), alg="philox")
+            self._normal(shape, tf.random.experimental.stateless_fold_in(step_key, index))
             for index, shape in enumerate(shapes)
         ]
+
+    def _normal(self, shape: Any, key: tf.Tensor) -> tf.Tensor:
+        if self._terms == 1:
+            return tf.random.stateless_normal(shape, key, alg="philox")
+        keys = [tf.random.experimental.stateless_fold_in(key, term) for term in range(self._terms)]
+        total = tf.add_n([tf.random.stateless_normal(shape, term_key, alg="philox") for term_key in keys])
+        return total / math.sqrt(self._terms)
 
     def _own(self) -> None:
         """Takes a new key in a process that the source was forked into."""

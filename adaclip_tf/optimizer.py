@@ -25,7 +25,8 @@ class DPAdaClipSGD(DPOptimizer):
         g~ = b (sum_k u_k + N(0, z^2 I)) / B + a
 
     and g~ takes the place of the mean gradient in SGD; m and s are moving averages of g~ and of its deviation
-    (`adaclip_tf.core.MomentEstimator`). See `adaclip_tf.core` for the code and for the guarantee.
+    (`adaclip_tf.core.MomentEstimator`). See `adaclip_tf.core` for the code and for the guarantee. Under a
+    `MirroredStrategy` or `MultiWorkerMirroredStrategy` all of this is over all replicas together (docs/distribution.md).
 
     >>> model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(2,))])
     >>> model.compile(optimizer=DPAdaClipSGD(noise_multiplier=1.1, learning_rate=0.3),
@@ -41,11 +42,14 @@ class DPAdaClipSGD(DPOptimizer):
       noise_multiplier: z, the standard deviation of the noise over the sensitivity of the sum. 0 is no privacy.
       num_microbatches: None takes one gradient per example. A number takes that many gradients per batch, each
         of the mean loss of equally many consecutive examples: faster on the isolated path, but the sensitivity is 2
-        (`microbatch_sensitivity`), so the same privacy takes twice the noise.
+        (`microbatch_sensitivity`), so the same privacy takes twice the noise. Must be a multiple of the replicas.
       expected_batch_size: examples of the logical batch, all accumulation steps together: the public divisor B.
         If None, each batch is divided by its own size. That is sound for batches of fixed size, where the size is
         public; with Poisson sampling the size is private and this argument is required.
       accumulation_steps: batches that are summed before noise is added once: a batch larger than memory.
+      noise_terms: how many independent Gaussian draws each value of the noise is the (normalised) sum of. 1 is the
+        fastest; 2 or more have longer tails than TensorFlow's generator, which never passes 5.68 standard deviations,
+        and make it hopeless to work back from the noise's last bits: see "Floating point" in docs/privacy.md.
       beta_1: decay of the mean m.
       beta_2: decay of the variance s^2.
       h1: floor of s^2.
@@ -74,6 +78,7 @@ class DPAdaClipSGD(DPOptimizer):
         num_microbatches=None,
         expected_batch_size=None,
         accumulation_steps=1,
+        noise_terms=1,
         beta_1=0.99,
         beta_2=0.9,
         h1=1e-12,
@@ -107,6 +112,7 @@ class DPAdaClipSGD(DPOptimizer):
             num_microbatches=num_microbatches,
             expected_batch_size=expected_batch_size,
             accumulation_steps=accumulation_steps,
+            noise_terms=noise_terms,
             gradient_path=gradient_path,
             nonprivate_metrics=nonprivate_metrics,
             seed=seed,
@@ -144,6 +150,7 @@ class DPFixedClipSGD(DPOptimizer):
         num_microbatches=None,
         expected_batch_size=None,
         accumulation_steps=1,
+        noise_terms=1,
         gradient_path="auto",
         nonprivate_metrics=False,
         seed=None,
@@ -160,6 +167,7 @@ class DPFixedClipSGD(DPOptimizer):
             num_microbatches=num_microbatches,
             expected_batch_size=expected_batch_size,
             accumulation_steps=accumulation_steps,
+            noise_terms=noise_terms,
             gradient_path=gradient_path,
             nonprivate_metrics=nonprivate_metrics,
             seed=seed,

@@ -31,7 +31,7 @@ def _check(setting, canaries, runs, tightness, seed=7):
     return trials
 
 
-@pytest.mark.parametrize("setting", FULL_BATCH, ids=str)
+@pytest.mark.parametrize("setting", FULL_BATCH, ids=["adaclip ghost", "fixed jacobian", "fixed ghost microbatches"])
 def test_no_claim_is_refuted_and_a_bolder_claim_would_be(setting):
     trials = _check(setting, canaries=400, runs=12, tightness=0.6)
     # Negative control: the same attack on the claim of half as much noise again.

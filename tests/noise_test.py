@@ -145,6 +145,33 @@ def test_a_source_made_inside_a_function_is_a_variable_outside_it():
     assert float(trace()) != float(trace())
 
 
+@pytest.mark.parametrize("terms", [2, 4])
+def test_sums_of_several_draws_are_standard_normal_and_fresh(terms):
+    source = noise.NoiseSource(seed=1, terms=terms)
+    one, two = (flat(source.fresh_normals([(100, 50), (5000,)])) for _ in range(2))
+    assert p_value(one) > 0.01
+    assert p_value(one * 2 / 3) < 1e-6
+    assert p_value(one * 3 / 2) < 1e-6
+    for x, y in ((one, two), (one[:5000], one[5000:])):
+        assert abs(np.corrcoef(x, y)[0, 1]) < 0.07
+    np.testing.assert_array_equal(one, flat(copy.deepcopy(source).fresh_normals([(100, 50), (5000,)])))
+
+
+def test_sums_of_several_draws_are_sums_of_draws_that_differ(monkeypatch):
+    """If all terms had one key, the sum would be sqrt(n) times a draw. With constant draws the scaling shows."""
+    source, seen = noise.NoiseSource(seed=1, terms=3), []
+
+    def constant(shape, key, alg):
+        assert alg == "philox"
+        seen.append(tuple(key.numpy()))
+        return tf.ones(shape)
+
+    monkeypatch.setattr(tf.random, "stateless_normal", constant)
+    (draw,) = source.standard_normals([(2,)], step=1)
+    np.testing.assert_allclose(draw, np.sqrt(3) * np.ones(2), rtol=1e-6)
+    assert len(set(seen)) == 3
+
+
 # Processes. They run in programs of their own: a fork of the tests' process would copy its threads' locks.
 
 _FORKS = """
