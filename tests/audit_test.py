@@ -15,7 +15,7 @@ CONFIDENCE = 0.9999  # of each bound; the draws are seeded
 FULL_BATCH = [
     experiment.Setting("adaclip", "ghost", 1.5, 1.0, 2),
     experiment.Setting("fixed", "jacobian", 1.0, 1.0, 1),
-    experiment.Setting("fixed", "ghost", 3.0, 1.0, 1, microbatches=True),
+    experiment.Setting("fixed", "ghost", 2.0, 1.0, 1, microbatches=True),
 ]
 
 
@@ -58,7 +58,7 @@ def test_report(tmp_path):
     ]
     paths = audit.write(findings, tmp_path, docs=False, command="python x", runs=4, canaries=10, confidence=0.9)
     assert all(path.stat().st_size > 0 for path in paths)
-    assert "| 3 | 1 | 1 | 2.75 | 0.50 | 2.50 | 0.25 | 91% |" in paths[0].read_text()
+    assert "| 2 | 1 | 1 | 2.75 | 0.50 | 2.50 | 0.25 | 91% |" in paths[0].read_text()
     assert json.loads(paths[2].read_text())["findings"][1]["measured"] == 1.0
 
 

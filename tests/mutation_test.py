@@ -208,7 +208,8 @@ def _outcomes(folder, tests):
     # This process may itself be a worker of pytest-xdist, or have options of its own.
     environment = {k: v for k, v in environment.items() if not k.startswith("PYTEST_")}
     report = folder / "report.xml"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--junitxml={report}"]
+    command = [sys.executable, "-m", "pytest", *options, *tests]
     run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert report.exists(), run.stdout[-3000:] + run.stderr[-3000:]
     outcomes = {}
