@@ -26,7 +26,7 @@ class DPAdaClipSGD(DPOptimizer):
 
     and g~ takes the place of the mean gradient in SGD; m and s are moving averages of g~ and of its deviation
     (`adaclip_tf.core.MomentEstimator`). See `adaclip_tf.core` for the code and for the guarantee. Under a
-    `MirroredStrategy` or `MultiWorkerMirroredStrategy` all of this is over all replicas together (docs/distribution.md).
+    `MirroredStrategy` or `MultiWorkerMirroredStrategy` all this is over all replicas (docs/distribution.md).
 
     >>> model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(2,))])
     >>> model.compile(optimizer=DPAdaClipSGD(noise_multiplier=1.1, learning_rate=0.3),

@@ -16,6 +16,8 @@ _VARIANTS = {
     "accumulation, examples by themselves": _SLOW_PATH,
     "microbatches": "microbatches=4,batch=8",
     "a public divisor": "expected_batch_size=7",
+    "a schedule": "parts=2,schedule=true",
+    "several steps per call": "steps_per_execution=5",
 }
 
 
@@ -40,7 +42,7 @@ def slow_results(tmp_path_factory):
         runs += [f"train:replicas={n},z=1.0", f"poisson:replicas={n},parts=2", f"poisson:replicas={n},plain=true"]
         runs += [f"callbacks:replicas={n}", f"unknown_length:replicas={n}"]
     runs += [f"own_loop:replicas={n}" for n in (2, 4)]
-    runs += ["train:replicas=one_device", "train:replicas=1"]
+    runs += ["train:replicas=one_device", "train:replicas=1", "moves:replicas=1,to=2", "moves:replicas=2,to=1"]
     return checks.mirrored(tmp_path_factory.mktemp("slow"), *runs)
 
 
@@ -89,6 +91,15 @@ def test_arithmetic_of_the_page():
 @pytest.mark.slow
 def test_one_device_strategy(slow_results):
     checks.assert_same_training(*(slow_results[f"train:replicas={n}"] for n in ("1", "one_device")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", ["moves:replicas=1,to=2", "moves:replicas=2,to=1"])
+def test_a_checkpoint_moves_to_other_devices(slow_results, run):
+    result = slow_results[run]
+    assert result["restored"] == result["saved"] != result["went_on"]
+    for ours, theirs in zip(result["went_on"], result["restored_and_went_on"]):
+        np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow

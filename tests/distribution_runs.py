@@ -75,13 +75,25 @@ def embedding_model():
     return tf.keras.Model(inputs, tf.keras.layers.Dense(models.CLASSES)(shared(shared(inputs))))
 
 
-def train(replicas=None, path="auto", parts=1, microbatches=None, z=0.0, model="dense", epochs=2, batch=BATCH, **more):
+def train(
+    replicas=None,
+    path="auto",
+    parts=1,
+    microbatches=None,
+    z=0.0,
+    model="dense",
+    epochs=2,
+    batch=BATCH,
+    schedule=False,
+    steps_per_execution=1,
+    **more,
+):
     """Weights, state and metrics after training; a digest of all replicas after every step."""
     strategy = strategy_over(replicas)
     with scope(strategy):
         net = {"dense": dense_model, "embedding": embedding_model}[model]()
         optimizer = adaclip_tf.DPAdaClipSGD(
-            0.5,
+            tf.keras.optimizers.schedules.ExponentialDecay(0.5, 3, 0.9) if schedule else 0.5,
             momentum=0.5,
             weight_decay=0.01,
             noise_multiplier=z,
@@ -95,19 +107,47 @@ def train(replicas=None, path="auto", parts=1, microbatches=None, z=0.0, model="
             seed=3,
             **more,
         )
-        net.compile(optimizer, models.per_example_loss())
+        net.compile(optimizer, models.per_example_loss(), steps_per_execution=steps_per_execution)
     x, y = models.data(EXAMPLES)
     dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(batch)
     digests = Digests()
     net.fit(dataset, epochs=epochs, verbose=0, callbacks=[digests])
     metrics = {**optimizer.private_metrics(), **optimizer.nonprivate_metrics()}
     return {
-        "values": [variable.numpy().ravel().tolist() for variable in [*net.weights, *optimizer.variables]],
+        "values": _values(net),
         "noised_steps": int(optimizer.noised_steps.numpy()),
         "metrics": {name: float(value) for name, value in metrics.items()},
         "names": sorted(optimizer.private_state()),
         "digests": digests.steps,
     }
+
+
+def moves(replicas, to):
+    """A checkpoint of so many replicas, restored on others: weights and state before and after one more epoch."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, seen = f"{folder}/checkpoint", []
+        for number in (replicas, to):
+            with scope(strategy_over(number)):
+                net = dense_model()
+                optimizer = adaclip_tf.DPAdaClipSGD(0.5, momentum=0.5, noise_multiplier=0.0, initial_std=0.1, h2=1.0)
+                net.compile(optimizer, models.per_example_loss())
+            optimizer.build(net.trainable_variables)
+            dataset = tf.data.Dataset.from_tensor_slices(models.data(EXAMPLES)).batch(BATCH)
+            if seen:
+                tf.train.Checkpoint(model=net).restore(path)
+                seen.append(_values(net))
+            net.fit(dataset, verbose=0)
+            if not seen:
+                tf.train.Checkpoint(model=net).write(path)
+                seen.append(_values(net))
+                net.fit(dataset, verbose=0)
+            seen.append(_values(net))
+    names = ("saved", "went_on", "restored", "restored_and_went_on")
+    return dict(zip(names, seen))
+
+
+def _values(net):
+    return [variable.numpy().ravel().tolist() for variable in [*net.weights, *net.optimizer.variables]]
 
 
 def noise(replicas=None, seed=None, steps=4, parts=1, path="auto"):
@@ -335,7 +375,7 @@ def fault(folder, kill_at=None, z=0.0):
     dataset = tf.data.Dataset.from_tensor_slices(models.data(EXAMPLES)).batch(BATCH)
     net.fit(dataset, epochs=4, verbose=0, callbacks=calls)
     return {
-        "values": [variable.numpy().ravel().tolist() for variable in [*net.weights, *optimizer.variables]],
+        "values": _values(net),
         "first_step": first_step[0],
         "noised_steps": int(optimizer.noised_steps.numpy()),
         "epsilon": budget.epsilon,
