@@ -21,6 +21,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 from absl import app, flags
@@ -86,9 +87,10 @@ def time_arm(case_name: str, optimizer: str, layout: str, steps: int) -> float:
 def _measure(arm: str) -> float:
     """Seconds per step of an arm, timed in a process, or in two workers of which the first prints."""
     program = ["-m", "benchmarks.scaling", f"--arm={arm}", f"--steps={_STEPS.value}"]
-    if arm.endswith("two workers"):
-        program = ["-m", "examples.launch", "--workers=2", f"--logs={_OUT.value}/logs", "--", *program]
-    result = subprocess.run([sys.executable, *program], capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as logs:
+        if arm.endswith("two workers"):
+            program = ["-m", "examples.launch", "--workers=2", f"--logs={logs}", "--", *program]
+        result = subprocess.run([sys.executable, *program], capture_output=True, text=True, check=False)
     if result.returncode:
         raise RuntimeError(f"{arm} failed:\n{result.stderr[-2000:]}")
     return float(result.stdout.split()[-1])

@@ -20,11 +20,20 @@ def environment():
     return {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
 
+def output_of(arguments):
+    """What `python *arguments` prints."""
+    command = [sys.executable, *arguments]
+    result = subprocess.run(
+        command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
+    assert result.returncode == 0, result.stderr[-5000:]
+    return result.stdout
+
+
 def mirrored(folder, *runs):
     """The results of `runs` in one process with four logical CPUs."""
     path = folder / "results.json"
-    command = [sys.executable, "-m", "tests.distribution_runs", "mirrored", str(path), *runs]
-    _check(subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, timeout=TIMEOUT, check=False))
+    output_of(["-m", "tests.distribution_runs", "mirrored", str(path), *runs])
     return json.loads(path.read_text())
 
 
@@ -32,13 +41,8 @@ def launched(folder, workers, *runs, restarts=0):
     """The results of `runs` on each of so many workers, started by examples/launch.py."""
     program = ["-m", "tests.distribution_runs", "multi_worker", str(folder), *runs]
     options = [f"--workers={workers}", f"--restarts={restarts}"]
-    command = [sys.executable, "-m", "examples.launch", *options, "--", *program]
-    _check(subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, timeout=TIMEOUT, check=False))
+    output_of(["-m", "examples.launch", *options, "--", *program])
     return [json.loads((folder / f"{worker}.json").read_text()) for worker in range(workers)]
-
-
-def _check(result):
-    assert result.returncode == 0, result.stderr.decode()[-5000:]
 
 
 def assert_same_training(one, other):
@@ -71,7 +75,7 @@ def assert_noise(result, replicas):
     assert np.abs(correlations).max() < 5 / np.sqrt(noise.shape[1])
 
 
-def assert_poisson(draws, n, q, parts=1):
+def assert_poisson(draws, n, q):
     """Each row in each logical batch with probability q, independently. `draws`: by logical batch, the rows drawn."""
     counts = np.zeros(n)
     for rows in draws:

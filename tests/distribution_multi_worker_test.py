@@ -1,6 +1,7 @@
 """MultiWorkerMirroredStrategy: real processes on the loopback, started by examples/launch.py."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -137,3 +138,23 @@ def test_a_killed_worker_with_noise(tmp_path):
         noise_multiplier=1.0, delta=1e-4, num_examples=1000, batch_size=distribution_runs.BATCH, steps=44
     )
     assert first["epsilon"] == second["epsilon"] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "start",
+    [
+        ["-m", "examples.launch", "--workers=2", "--", "-m", "examples.train", "--strategy=multi_worker"],
+        ["-m", "examples.train", "--strategy=mirrored", "--replicas=2"],
+    ],
+    ids=["multi_worker", "mirrored"],
+)
+def test_the_training_program(tmp_path, start):
+    """One worker reports and writes; the budget is kept; the same command again finds nothing left to do."""
+    options = ["--config=configs/digits.py", "--config.epochs=2", "--verbose=0", f"--workdir={tmp_path}"]
+    for _ in range(2):
+        printed = checks.output_of([*start, *options])
+        assert printed.count("test accuracy") == 1
+        folder = tmp_path / "seed_0"
+        assert len((folder / "history.csv").read_text().splitlines()) == 3
+        assert json.loads((folder / "privacy.json").read_text())["steps"] == 2 * 6
