@@ -95,8 +95,8 @@ MUTATIONS = (
     Mutation(
         "an example without a finite gradient is not dropped",
         "core.py",
-        "tf.where(tf.math.is_finite(squared_norm), weights, 0.0)",
-        "weights",
+        "tf.where(weight > 0.0, weight * record, 0.0)",
+        "weight * record",
         ("tests/core_test.py::test_a_record_without_a_finite_norm_contributes_nothing",),
     ),
     Mutation(
