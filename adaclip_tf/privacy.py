@@ -89,7 +89,10 @@ def _run() -> str:
     lines.append(statement.privacy_statement(noise_multiplier=noise, **length, **arguments))
     if FLAGS.plot:
         steps = accounting.count_steps(num_examples=FLAGS.num_examples, batch_size=FLAGS.batch_size, **length)
-        plot_epsilon(FLAGS.plot, steps=steps, noise_multiplier=noise, **arguments)
+        try:
+            plot_epsilon(FLAGS.plot, steps=steps, noise_multiplier=noise, **arguments)
+        except OSError as error:
+            raise ValueError(f"--plot={FLAGS.plot} cannot be written: {error}") from error
         lines.append(f"Wrote {os.path.abspath(FLAGS.plot)}")
     return "\n".join(lines)
 

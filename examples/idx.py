@@ -43,6 +43,7 @@ CHECKSUMS = {
 }
 
 _UNSIGNED_BYTE = 0x08
+LARGEST = 100_000_000  # bytes: nothing larger is unpacked, however small it is when compressed
 _READ_ERRORS = (OSError, EOFError, ValueError, KeyError, struct.error, zlib.error, zipfile.BadZipFile)
 
 
@@ -105,9 +106,10 @@ def _first_existing(*paths: pathlib.Path) -> pathlib.Path | None:
 
 
 def _read_idx(path: pathlib.Path, checksum: str) -> np.ndarray:
-    data = path.read_bytes()
-    if path.suffix == ".gz":
-        data = gzip.decompress(data)
+    with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as stream:
+        data = stream.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise ValueError(f"it is larger than {LARGEST:,} bytes")
     array = decode(data)
     if _md5(data) != checksum:
         raise ValueError(f"its checksum is not {checksum}")
@@ -116,6 +118,9 @@ def _read_idx(path: pathlib.Path, checksum: str) -> np.ndarray:
 
 def _read_npz(path: pathlib.Path, name: str) -> list[np.ndarray]:
     try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(member.file_size for member in archive.infolist()) > LARGEST:
+                raise ValueError(f"it is larger than {LARGEST:,} bytes, unpacked")
         with np.load(path, allow_pickle=False) as stored:
             arrays = [stored[key] for key in NPZ_KEYS]
         for key, array, checksum in zip(NPZ_KEYS, arrays, CHECKSUMS[name]):
