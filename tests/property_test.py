@@ -7,9 +7,9 @@ For every gradient path, and for any record:
  - s^2 stays in `MomentEstimator.variance_range`.
 
 On the last. h1 and h2 bound the observed variances v. s^2 is their moving average, so it lies in [h1, h2] for ever if
-it starts there. The paper's start, s = sqrt(h1 h2), does not: s^2 = h1 h2 is below h1 wherever h2 < 1 (with the defaults
-1e-15, where h1 is 1e-12; the middle of the interval on a log scale would be s^2 = sqrt(h1 h2)). What holds for every
-start s0 is
+it starts there. The paper's start, s = sqrt(h1 h2), does not: s^2 = h1 h2 is below h1 wherever h2 < 1 (with the
+defaults 1e-15, where h1 is 1e-12; the middle of the interval on a log scale would be s^2 = sqrt(h1 h2)). What holds for
+every start s0 is
 
     min(h1, s0^2) <= s^2 <= max(h2, s0^2),
 
@@ -203,16 +203,18 @@ def summed(request):
     return models.pre_noise_sum(models.mlp(), request.param)
 
 
+MLP = [(models.FEATURES, 5), (5,), (5, models.CLASSES), (models.CLASSES,)]  # shapes of `models.mlp`
+
+
 @settings(max_examples=30)
 @given(data=st.data())
 def test_gradient_paths(summed, data):
-    model = models.mlp()
     (inputs,) = data.draw(record_lists([(models.FEATURES,)], most=6))
     labels = np.arange(len(inputs)) % models.CLASSES
     exponents = st.integers(-12, 6)
     transform = core.Transform(
-        [tf.fill(v.shape, data.draw(st.sampled_from([0.0, 1e-3, -10.0]))) for v in model.trainable_variables],
-        [tf.fill(v.shape, 10.0 ** data.draw(exponents)) for v in model.trainable_variables],
+        [tf.fill(shape, data.draw(st.sampled_from([0.0, 1e-3, -10.0]))) for shape in MLP],
+        [tf.fill(shape, 10.0 ** data.draw(exponents)) for shape in MLP],
     )
     whole = summed(inputs, labels, transform)
     assert np.isfinite(whole).all()
