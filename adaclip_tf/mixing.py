@@ -95,9 +95,9 @@ def _check_memory(loss, on_the_way) -> None:
     for operation in loss.graph.get_operations():
         if operation.type in _WRITES and operation.inputs[0].ref() in read and _from_data(operation.inputs[1].op):
             raise ValueError(
-                f"The op {operation.name!r} ({operation.type}) keeps what it saw of a batch in a variable on which the loss "
-                "depends, so that an example changes the gradients of later batches. Use stateful=False in recurrent "
-                "layers, and no layer that remembers examples."
+                f"The op {operation.name!r} ({operation.type}) keeps what it saw of a batch in a variable on which the "
+                "loss depends, so that an example changes the gradients of later batches. Use stateful=False in "
+                "recurrent layers, and no layer that remembers examples."
             )
 
 

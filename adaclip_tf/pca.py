@@ -136,8 +136,8 @@ class PrivatePCA:
                 return cls._from_arrays(**arrays)
             except (ValueError, TypeError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
                 raise ValueError(
-                    f"`path`={os.fspath(path)!r} is damaged, or not a file that PrivatePCA.save wrote: {error}. If there "
-                    "is no other copy, `fit` again, which is paid for again."
+                    f"`path`={os.fspath(path)!r} is damaged, or not a file that PrivatePCA.save wrote: {error}. If "
+                    "there is no other copy, `fit` again, which is paid for again."
                 ) from error
 
     @classmethod
