@@ -251,8 +251,8 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         if updates > noised:
             raise ValueError(
                 f"The optimizer has updated the weights {updates} times and counts {noised} noised steps: they were "
-                "restored from a checkpoint of another optimizer, whose steps were not private or are not counted. Start "
-                "from public weights, and account for other private training by `other_event`."
+                "restored from a checkpoint of another optimizer, whose steps were not private or are not counted. "
+                "Start from public weights, and account for other private training by `other_event`."
             )
 
     def _write(self, accountants: tuple[str, ...]) -> None:
