@@ -227,7 +227,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
     def _publish(self, state, transform, total, num_records):
         """Noises the sum, updates the state, and returns g~."""
         if replicas.count() > 1:
-            *noised_sum, num_records = replicas.add_up([*self._share(total), tf.cast(num_records, tf.float32)])
+            noised_sum, num_records, _ = self._add_up(self._share(total), num_records)
             return self._learn(state, transform, noised_sum, None, num_records)
         return self._learn(state, transform, total, self._fresh_normals(), num_records)
 
@@ -238,6 +238,14 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         """W_r, all that a replica ever sends: its own sum with noise of variance z^2 / R."""
         share = self.noise_multiplier / math.sqrt(replicas.count())
         return [u + share * normal for u, normal in zip(total, self._fresh_normals())]
+
+    def _add_up(self, shares, num_records, *more):
+        """W, the number of records and more numbers, over all replicas."""
+        # Where B is given, how many records a replica has is private, and not sent.
+        counts = [] if self._expected_records else [tf.cast(num_records, tf.float32)]
+        sums = iter(replicas.add_up([*shares, *counts, *more]))
+        noised_sum = [next(sums) for _ in shares]
+        return noised_sum, next(sums) if counts else None, list(sums)
 
     def _learn(self, state, transform, total, normals, num_records):
         """Updates the state from the sum, which is noised already if `normals` is None, and returns g~."""
@@ -290,8 +298,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         """W and the number of records over all replicas. These can't meet inside `tf.cond`: until the logical batch is
         complete they add up zeros, so that nothing un-noised is ever sent."""
         shares = tf.cond(complete, lambda: self._share(total), self._zeros)
-        counts = [tf.cast(records, tf.float32), tf.cast(complete, tf.float32)]
-        *noised_sum, records, completes = replicas.add_up([*shares, *counts])
+        noised_sum, records, (completes,) = self._add_up(shares, records, tf.cast(complete, tf.float32))
         agreement = tf.debugging.assert_equal(
             completes,
             tf.where(complete, float(replicas.count()), 0.0),  # a share that is missing is noise that is missing

@@ -112,7 +112,8 @@ def table(results: dict) -> str:
 def main(argv):
     del argv
     if _ARM.value:
-        print(time_arm(*_ARM.value.split(":"), _STEPS.value))
+        case, optimizer, layout = _ARM.value.split(":")
+        print(time_arm(case, optimizer, layout, _STEPS.value))
         return
     import tensorflow as tf
 

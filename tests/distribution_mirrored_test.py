@@ -25,7 +25,7 @@ _VARIANTS = {
 def results(tmp_path_factory):
     """Everything of the default suite on two replicas, in one process."""
     runs = [f"train:replicas={replicas}{extra}" for replicas in (1, 2) for extra in ("", f",{_SLOW_PATH}")]
-    runs += ["noise:replicas=2,seed=1", "poisson:replicas=2,plain=true", "refusals:replicas=2"]
+    runs += ["noise:replicas=2,seed=1", "poisson:replicas=2,plain=true", "refusals:replicas=2", "sent:replicas=2"]
     return checks.mirrored(tmp_path_factory.mktemp("two"), *runs)
 
 
@@ -60,6 +60,18 @@ def test_noise_is_on_the_sum_once(results):
     checks.assert_noise(results["noise:replicas=2,seed=1"], 2)
     first, second = results["noise:replicas=2,seed=1"]["keys"]
     assert first != second
+
+
+def test_what_a_replica_sends(results):
+    """Its noised sum of two variables; how many records it has, only where the size of a batch is public."""
+    variables, number = [[4, 3], [3]], []
+    sent = results["sent:replicas=2"]
+    for name, expected in {
+        "public size": variables,
+        "unknown size": [*variables, number],
+        "accumulation": [*variables, number],  # whether the logical batch is complete
+    }.items():
+        assert sent[name] and all(shapes == expected for shapes in sent[name]), name
 
 
 def test_a_poisson_batch_is_cut_into_parts(results):

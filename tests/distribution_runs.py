@@ -21,6 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 import adaclip_tf
+import adaclip_tf.replicas
 from adaclip_tf import sampling
 from examples import launch
 from tests import models
@@ -174,6 +175,31 @@ def noise(replicas=None, seed=None, steps=4, parts=1, path="auto"):
     moved = np.diff(np.array(weights, np.float64), axis=0) * -size / (learning_rate * NOISE_CLIP)
     keys = [source._key.numpy().tolist() for source in optimizer._noise._made.values()]
     return {"noise": np.round(moved.reshape(len(moved), -1), 5).tolist(), "keys": keys}
+
+
+def sent(replicas, steps=2):
+    """The shapes of all that replicas send in a step, with and without a public batch size, and with accumulation."""
+    strategy = strategy_over(replicas)
+    shapes = {}
+    add_up = adaclip_tf.replicas.add_up
+    for name, options in {
+        "public size": {"expected_batch_size": 8},
+        "unknown size": {},
+        "accumulation": {"expected_batch_size": 16, "accumulation_steps": 2},
+    }.items():
+        noted = shapes.setdefault(name, [])
+
+        def note(tensors, noted=noted):
+            noted.append([tensor.shape.as_list() for tensor in tensors])
+            return add_up(tensors)
+
+        adaclip_tf.replicas.add_up = note
+        with strategy.scope():
+            net = models.softmax_regression()
+            net.compile(adaclip_tf.DPAdaClipSGD(noise_multiplier=1.0, **options), models.per_example_loss())
+        net.fit(tf.data.Dataset.from_tensor_slices(models.data(8 * steps)).batch(8), verbose=0)
+    adaclip_tf.replicas.add_up = add_up
+    return shapes
 
 
 def poisson(replicas=None, plain=False, steps=200, parts=1, n=24, q_n=6):
