@@ -78,4 +78,4 @@ def test_no_claim_of_the_whole_grid_is_refuted():
     for found in findings:
         assert found.measured <= found.claimed, found
         if found.setting.sampling_probability == 1.0:
-            assert found.measured > 0.6 * found.claimed, found
+            assert found.measured > 0.4 * found.claimed, found
