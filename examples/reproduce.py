@@ -63,7 +63,7 @@ def run(experiment: experiments.Experiment, runs: pathlib.Path, values) -> pathl
     tuned = run_all(
         experiments.tuning_jobs(experiment), progress=functools.partial(bar, desc=f"{experiment.name} grid")
     )
-    chosen = experiments.choose(tuned)
+    chosen = experiments.choose(experiment, tuned)
     final = run_all(
         experiments.final_jobs(experiment, chosen, values.seeds),
         progress=functools.partial(bar, desc=f"{experiment.name} seeds"),

@@ -34,6 +34,7 @@ class Experiment(NamedTuple):
     labels: dict[str, str]
     published: dict[str, tuple[float, ...]]  # per method, what others reported, in percent
     rate_factors: dict[float, float] | None = None  # per epsilon, what all learning rates are multiplied by
+    tuned_at: tuple[float, ...] | None = None  # where the grids are searched, if not at every epsilon: see `choose`
     measures_error: bool = False  # also |g - g~|, which is not private
 
     def candidates(self, method: str, epsilon: float) -> list[Candidate]:
@@ -140,21 +141,22 @@ EXPERIMENTS = {
             title="The CNN of tensorflow-privacy's tutorial",
             epsilons=tuple(TUTORIAL),
             grids={
-                "abadi": _clips((2.0, 4.0), (0.5, 2.0)),
-                "adaclip": _ceilings((2.0, 6.0), (1e-5, 1e-4)),
+                "abadi": _clips((5.0, 12.0), (0.5, 1.5)),
+                "adaclip": _ceilings((10.0, 24.0), (1e-5,)) + _ceilings((3.0, 8.0), (1e-4,)),
             },
             labels={"abadi": "Abadi et al., clip tuned", "adaclip": "AdaCliP"},
             published={},
+            tuned_at=(3.01,),  # a run takes minutes
         ),
     )
 }
 
 
 def tuning_jobs(experiment: Experiment) -> list[Job]:
-    """Every candidate of every method at every epsilon, once."""
+    """Every candidate of every method, once, at every epsilon or where the experiment says."""
     return [
         _job(experiment, "tune", method, epsilon, number, candidate)
-        for epsilon in experiment.epsilons
+        for epsilon in experiment.tuned_at or experiment.epsilons
         for method in experiment.grids
         for number, candidate in enumerate(experiment.candidates(method, epsilon))
     ]
@@ -188,17 +190,20 @@ def job_config(job: Job) -> ml_collections.ConfigDict:
     return ml_collections.ConfigDict(job.config)
 
 
-def choose(tuned: list[dict[str, Any]]) -> dict[str, dict[str, Candidate]]:
-    """The candidate with the best held-out accuracy, for every method and epsilon."""
-    best: dict[tuple[str, str], dict[str, Any]] = {}
-    for run in tuned:
-        cell = (run["method"], f"{run['epsilon']:g}")
-        if cell not in best or run["accuracy"] > best[cell]["accuracy"]:
-            best[cell] = run
+def choose(experiment: Experiment, tuned: list[dict[str, Any]]) -> dict[str, dict[str, Candidate]]:
+    """The candidate with the best held-out accuracy, for every method and epsilon.
+
+    An epsilon at which no grid was searched takes the candidate that is best at the nearest one.
+    """
+    searched = experiment.tuned_at or experiment.epsilons
     chosen: dict[str, dict[str, Candidate]] = {}
-    for (method, epsilon), run in best.items():
-        grid = EXPERIMENTS[run["experiment"]].candidates(method, run["epsilon"])
-        chosen.setdefault(method, {})[epsilon] = grid[run["number"]]
+    for method in experiment.grids:
+        for epsilon in experiment.epsilons:
+            nearest = min(searched, key=lambda other, here=epsilon: abs(math.log(other / here)))
+            runs = [run for run in tuned if (run["method"], run["epsilon"]) == (method, nearest)]
+            best = max(runs, key=lambda run: run["accuracy"])
+            candidate = experiment.candidates(method, epsilon)[best["number"]]
+            chosen.setdefault(method, {})[f"{epsilon:g}"] = candidate
     return chosen
 
 

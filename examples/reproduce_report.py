@@ -278,9 +278,10 @@ def _section(
     accuracy = docs / "figures" / f"{experiment.name}.png"
     draw_accuracy(experiment, results, accuracy)
     size = len(next(iter(experiment.grids.values())))
+    where = f"at epsilon {experiment.tuned_at[0]:g}, used at all" if experiment.tuned_at else "and epsilon"
     parts = [
         f"## {experiment.title}",
-        f"{NOTES[experiment.name].format(**results['settings'])} {size} candidates per method and epsilon.",
+        f"{NOTES[experiment.name].format(**results['settings'])} {size} candidates per method {where}.",
         accuracy_table(experiment, results),
         f"![accuracy against epsilon](figures/{accuracy.name})",
     ]

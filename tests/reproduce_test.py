@@ -44,7 +44,7 @@ def ran(tmp_path_factory):
     """(tuned, chosen, final, folder) with two seeds."""
     folder = tmp_path_factory.mktemp("runs")
     tuned = reproduce_runs.run_all(experiments.tuning_jobs(TINY), folder, workers=1)
-    chosen = experiments.choose(tuned)
+    chosen = experiments.choose(TINY, tuned)
     final = reproduce_runs.run_all(experiments.final_jobs(TINY, chosen, 2), folder, workers=1)
     return tuned, chosen, final, folder
 
