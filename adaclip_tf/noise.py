@@ -67,7 +67,8 @@ class NoiseSource:
         makes the draws reproducible, for tests only: whoever knows the seed can subtract the noise.
       stream: a number that tells sources with the same seed apart, such as that of a replica. Without a seed all
         sources differ anyway.
-      terms: how many independent draws are added up, and divided by sqrt(terms), for each that is handed out.
+      terms: how many independent draws are added up, and divided by sqrt(terms), for each that is handed out. One
+        draw of TensorFlow's never passes 5.68 standard deviations, which costs delta; two reach 8.03, which is enough.
 
     The variables belong to this process: a strategy's scope, which would give all workers one key, is left aside.
     A copy (`copy.deepcopy`, `pickle`) is a new source: without a seed it draws a key of its own. So does a forked
@@ -78,7 +79,7 @@ class NoiseSource:
     [[2, 3], []]
     """
 
-    def __init__(self, seed: int | None = None, stream: int = 0, terms: int = 1):
+    def __init__(self, seed: int | None = None, stream: int = 0, terms: int = 2):
         self._seed, self._stream, self._terms = seed, stream, terms
         self._owner = _process()
         if seed is None:

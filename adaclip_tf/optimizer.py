@@ -47,9 +47,10 @@ class DPAdaClipSGD(DPOptimizer):
         If None, each batch is divided by its own size. That is sound for batches of fixed size, where the size is
         public; with Poisson sampling the size is private and this argument is required.
       accumulation_steps: batches that are summed before noise is added once: a batch larger than memory.
-      noise_terms: how many independent Gaussian draws each value of the noise is the (normalised) sum of. 1 is the
-        fastest; 2 or more have longer tails than TensorFlow's generator, which never passes 5.68 standard deviations,
-        and make it hopeless to work back from the noise's last bits: see "Floating point" in docs/privacy.md.
+      noise_terms: how many independent Gaussian draws each value of the noise is the (normalised) sum of. One is
+        the fastest, but TensorFlow's generator never passes 5.68 standard deviations, which adds to delta; two
+        mend that, and four make it hopeless to work back from the noise's last bits: see "Floating point" in
+        docs/privacy.md.
       beta_1: decay of the mean m.
       beta_2: decay of the variance s^2.
       h1: floor of s^2.
@@ -78,7 +79,7 @@ class DPAdaClipSGD(DPOptimizer):
         num_microbatches=None,
         expected_batch_size=None,
         accumulation_steps=1,
-        noise_terms=1,
+        noise_terms=2,
         beta_1=0.99,
         beta_2=0.9,
         h1=1e-12,
@@ -150,7 +151,7 @@ class DPFixedClipSGD(DPOptimizer):
         num_microbatches=None,
         expected_batch_size=None,
         accumulation_steps=1,
-        noise_terms=1,
+        noise_terms=2,
         gradient_path="auto",
         nonprivate_metrics=False,
         seed=None,

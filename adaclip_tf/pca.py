@@ -64,7 +64,7 @@ class PrivatePCA:
     def __init__(self, *, num_components: int, noise_multiplier: float, seed: int | None = None):
         self.num_components = _validate.positive_integer("num_components", num_components)
         self.noise_multiplier = _validate.noise_multiplier("noise_multiplier", noise_multiplier)
-        self._generator = np.random.Generator(np.random.Philox(np.random.SeedSequence(_validate.seed("seed", seed))))
+        self._seed = _validate.seed("seed", seed)
         self._fits = 0
         self.components_: np.ndarray | None = None
         self.eigenvalues_: np.ndarray | None = None
@@ -83,7 +83,7 @@ class PrivatePCA:
                 f"`num_components` must be at most the {dimensions} columns of `x`; got {self.num_components}."
             )
         self._fits += 1
-        noised = second_moments(x) + symmetric_noise(self._generator, dimensions, self.noise_multiplier)
+        noised = second_moments(x) + symmetric_noise(self._generator(), dimensions, self.noise_multiplier)
         values, vectors = np.linalg.eigh(noised)  # ascending
         components = vectors.T[::-1][: self.num_components]
         # The sign of an eigenvector is arbitrary: make the entry that is largest in size positive.
@@ -92,6 +92,11 @@ class PrivatePCA:
         self.components_ = components * signs[:, None]
         self.eigenvalues_ = values[::-1][: self.num_components]
         return self
+
+    def _generator(self) -> np.random.Generator:
+        """A new one for every fit: a forked process or a copy that shared one would repeat the noise."""
+        spawned = np.random.SeedSequence(self._seed, spawn_key=(self._fits,))
+        return np.random.Generator(np.random.Philox(spawned))
 
     def transform(self, x: Any) -> np.ndarray:
         """Projects the rows of `x`, as they are (neither centred nor scaled), onto the components."""

@@ -1,7 +1,7 @@
 """Optimizers to compare AdaCliP with, beyond DP-SGD: whitening, clipping by layer, by coordinate, at a quantile.
 
-All are `DPOptimizer`s, so that `PrivacyBudget`, `PrivacyTensorBoard` and checkpoints treat them alike. The last two clip
-by other rules than a transform and one norm, so they run every example by itself: much slower than AdaCliP, and
+All are `DPOptimizer`s, so that `PrivacyBudget`, `PrivacyTensorBoard` and checkpoints treat them alike. The last two
+clip by other rules than a transform and one norm, so they run every example by itself: much slower than AdaCliP, and
 meant for small models.
 """
 

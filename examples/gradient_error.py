@@ -1,4 +1,4 @@
-"""How far the private gradient g~ is from the batch's own g, step by step. NOT private: for experiments on public data."""
+"""How far the private gradient g~ is from the batch's own g. NOT private: for experiments on public data."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def choose(experiment: Experiment, tuned: list[dict[str, Any]]) -> dict[str, dic
     chosen: dict[str, dict[str, Candidate]] = {}
     for method in experiment.grids:
         for epsilon in experiment.epsilons:
-            nearest = min(searched, key=lambda other, here=epsilon: abs(math.log(other / here)))
+            nearest = searched[int(np.argmin([abs(math.log(other / epsilon)) for other in searched]))]
             runs = [run for run in tuned if (run["method"], run["epsilon"]) == (method, nearest)]
             best = max(runs, key=lambda run: run["accuracy"])
             candidate = experiment.candidates(method, epsilon)[best["number"]]

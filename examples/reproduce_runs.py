@@ -42,7 +42,8 @@ def run_all(
 def _run_missing(jobs, folder, workers, data_dir) -> Iterable[None]:
     if workers == 1:
         for job in jobs:
-            yield run_one(job, folder, data_dir)
+            run_one(job, folder, data_dir)
+            yield
         return
     context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
     threads = max(1, (os.cpu_count() or 1) // workers)

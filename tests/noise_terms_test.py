@@ -19,7 +19,7 @@ def _noise_through_fit(optimizer, steps=3):
     return np.concatenate([weight.ravel() for weight in model.get_weights()]) * BATCH / np.sqrt(steps)
 
 
-@pytest.mark.parametrize("terms", [1, 4])
+@pytest.mark.parametrize("terms", [1, 2, 4])
 def test_noise_through_fit_has_standard_deviation_z(terms):
     optimizer = DPFixedClipSGD(
         1.0, l2_norm_clip=1.0, noise_multiplier=Z, expected_batch_size=BATCH, noise_terms=terms, seed=3
@@ -42,7 +42,7 @@ def test_accumulation_adds_noise_once_per_logical_batch():
 def test_config_and_bad_values():
     optimizer = DPAdaClipSGD(noise_multiplier=1.0, noise_terms=4)
     assert DPAdaClipSGD.from_config(optimizer.get_config()).noise_terms == 4
-    assert DPAdaClipSGD(noise_multiplier=1.0).get_config()["noise_terms"] == 1
+    assert DPAdaClipSGD(noise_multiplier=1.0).get_config()["noise_terms"] == 2
     with pytest.raises(ValueError, match="noise_terms"):
         DPFixedClipSGD(l2_norm_clip=1.0, noise_multiplier=1.0, noise_terms=0)
     with pytest.raises(ValueError, match="noise_terms"):
