@@ -205,7 +205,7 @@ def choose(experiment: Experiment, tuned: list[dict[str, Any]]) -> dict[str, dic
             runs = [run for run in tuned if (run["method"], run["epsilon"]) == (method, nearest)]
             best = max(runs, key=lambda run: run["accuracy"])
             candidate = experiment.candidates(method, epsilon)[best["number"]]
-            if epsilon in (experiment.final_epochs or {}):
+            if experiment.final_epochs and epsilon in experiment.final_epochs:
                 candidate["epochs"] = experiment.final_epochs[epsilon]
             chosen.setdefault(method, {})[f"{epsilon:g}"] = candidate
     return chosen
