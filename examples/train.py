@@ -1,7 +1,7 @@
 """Trains a model privately, as a config says.
 
     python -m examples.train --config=configs/digits.py
-    python -m examples.train --config=configs/mnist_mlp.py --config.h2=1e-5 --config.epochs=5 --seeds=5
+    python -m examples.train --config=configs/paper.py:mlp/adaclip/1 --config.h2=1e-5 --config.epochs=5 --seeds=5
     python -m examples.train --config=configs/digits.py --config.optimizer=fixed_clip --workdir=runs/digits
     python -m examples.train --config=configs/digits.py --strategy=mirrored --replicas=2
     python -m examples.launch --workers=2 --restarts=3 -- -m examples.train --strategy=multi_worker --workdir=runs/two
