@@ -217,7 +217,7 @@ def test_the_command_line(tmp_path):
 
 def test_the_programs_own_check():
     config = digits.get_config()
-    good = training.Result("accuracy", 0.9, 2.9, 1.0, 0.1, {}, {}, "")
+    good = training.Result("accuracy", 0.9, 2.9, 1.0, None, 0.1, {}, {}, "")
     training.check(config, [good])
     with pytest.raises(RuntimeError, match=r"epsilon 3\.1 is above the target 3\.0"):
         training.check(config, [good._replace(epsilon=3.1)])
