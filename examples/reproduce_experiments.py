@@ -29,6 +29,7 @@ class Experiment(NamedTuple):
 
     name: str
     title: str
+    parameters: int  # d
     epsilons: tuple[float, ...]
     grids: dict[str, list[Candidate]]  # per method
     labels: dict[str, str]
@@ -85,6 +86,7 @@ EXPERIMENTS = {
         Experiment(
             name="softmax",
             title="Softmax regression",
+            parameters=7_850,
             epsilons=(0.1, 0.25, 0.5, 1.0, 2.0),
             grids={
                 "norm_bound": _rates(0.005, 0.01, 0.02, 0.05, 0.1, 0.3),
@@ -108,6 +110,7 @@ EXPERIMENTS = {
         Experiment(
             name="mlp",
             title="MLP on a private PCA",
+            parameters=71_010,
             epsilons=(0.2, 0.5, 1.0, 2.0, 4.0),
             grids={
                 "abadi_layers": _rates(0.5, 1.0, 2.0, 3.0, 4.0, 8.0),
@@ -130,6 +133,7 @@ EXPERIMENTS = {
         Experiment(
             name="momentum",
             title="Momentum with the noise of norm 28",
+            parameters=7_850,
             epsilons=(0.1, 0.5, 2.0),
             grids={
                 f"momentum_{name}": _rates(*[length * part for length in (0.01, 0.04, 0.16)])
@@ -141,6 +145,7 @@ EXPERIMENTS = {
         Experiment(
             name="cnn",
             title="The CNN of tensorflow-privacy's tutorial",
+            parameters=26_010,
             epsilons=tuple(TUTORIAL),
             grids={
                 "abadi": _clips((5.0, 12.0), (0.5, 1.5)),

@@ -10,12 +10,13 @@ import tensorflow as tf
 import adaclip_tf
 from adaclip_tf import accounting
 from configs import paper
-from examples import data, gradient_error, reproduce_report, reproduce_runs
+from examples import data, gradient_error, reproduce_report, reproduce_runs, training
 from examples import reproduce_experiments as experiments
 
 TINY = experiments.Experiment(
     name="tiny",
     title="Tiny",
+    parameters=650,
     epsilons=(8.0,),
     grids={
         "abadi": [{"learning_rate": 1e-6, "l2_norm_clip": 1.0}, {"learning_rate": 1.0, "l2_norm_clip": 1.0}],
@@ -69,6 +70,14 @@ def test_methods_differ_in_nothing_but_their_own_fields(name):
     shared = {json.dumps({k: v for k, v in job.config.items() if k not in own}, sort_keys=True) for job in jobs}
     assert len(shared) == 1
     assert all(not job.config["reproducible"] for job in jobs)
+
+
+@pytest.mark.parametrize("name", ["softmax", "mlp", "momentum", "cnn", "tiny"])
+def test_experiments_know_their_dimension(name):
+    experiment = experiments.EXPERIMENTS[name]
+    config = paper.make_config(name, next(iter(experiment.grids)), 1.0)
+    shape = (config.pca_components,) if config.pca_components else (8, 8, 1) if name == "tiny" else (28, 28, 1)
+    assert training.make_model(config, shape, 10).count_params() == experiment.parameters
 
 
 def test_tuning_never_sees_the_test_set():
