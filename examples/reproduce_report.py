@@ -270,7 +270,7 @@ there. The search itself is not private: it looked at MNIST many times. The sett
 Not here: the tables below have the differences with their standard errors. Why: what a step shows of a coordinate's
 variance carries noise of about d z² / B times that variance, and in all these runs this is far above 1. Then the
 residual is noise: it passes the ceiling h2 when a normal variable passes one standard deviation, with probability
-0.317, and falls to the floor otherwise. So s² is 0.317 h2 in every coordinate, |b| is 0.56 of what s = sqrt(h2) would give
+0.317, and falls to the floor otherwise. So s² is 0.317 h2 in every coordinate, |b| is 0.56 of what s = sqrt(h2) gives
 (the tables' last line measures it), and AdaCliP is a fixed clip of 0.56 sqrt(d h2) around the mean m: as good as a clip
 that was tuned, and no better. It has an advantage where few coordinates carry the gradient and d z² / B is small
 enough to tell which: in the regression experiment.
