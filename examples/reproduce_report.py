@@ -159,7 +159,7 @@ def verdict_table(experiment: experiments.Experiment, results: Results) -> str:
         ["ahead by more than two standard errors", *words],
         ["d z² / B", *[f"{noise_in_variance(experiment, results, epsilon):.2g}" for epsilon in experiment.epsilons]],
         [
-            "|b| over its ceiling",
+            "norm of b over its ceiling",
             *[f"{saturation(experiment, results, epsilon):.2f}" for epsilon in experiment.epsilons],
         ],
     ]
