@@ -129,19 +129,20 @@ def difference(results: Results, epsilon: float, method: str = "adaclip", other:
     return float(ours.mean() - theirs.mean()), error
 
 
-def _noise_and_batch(experiment: experiments.Experiment, results: Results, epsilon: float) -> tuple[float, float]:
-    return values(results, "adaclip", epsilon, "noise_multiplier")[0], results["settings"]["expected_batch_size"]
+def _noise_and_batch(results: Results, epsilon: float) -> tuple[float, float]:
+    z = float(values(results, "adaclip", epsilon, "noise_multiplier")[0])
+    return z, float(results["settings"]["expected_batch_size"])
 
 
 def noise_in_variance(experiment: experiments.Experiment, results: Results, epsilon: float) -> float:
     """d z^2 / B: the noise in one step's view of a coordinate's variance, as a multiple of that variance."""
-    z, batch_size = _noise_and_batch(experiment, results, epsilon)
+    z, batch_size = _noise_and_batch(results, epsilon)
     return experiment.parameters * z**2 / batch_size
 
 
 def saturation(experiment: experiments.Experiment, results: Results, epsilon: float) -> float:
     """AdaCliP's mean |b| over that of s = sqrt(h2) in all coordinates, which is a fixed clip of sqrt(d h2)."""
-    z, batch_size = _noise_and_batch(experiment, results, epsilon)
+    z, batch_size = _noise_and_batch(results, epsilon)
     h2 = results["chosen"]["adaclip"][f"{epsilon:g}"]["h2"]
     at_ceiling = z * experiment.parameters * math.sqrt(h2) / batch_size
     return float(values(results, "adaclip", epsilon, "noise_norm").mean()) / at_ceiling
