@@ -217,6 +217,7 @@ def _start(program, *arguments):
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
 
 
+@pytest.mark.slow
 def test_processes_do_not_share_noise():
     """Two programs started at the same time, and in each a parent, a child, a grandchild and a pool's worker."""
     programs = [_start(_FORKS) for _ in range(2)]

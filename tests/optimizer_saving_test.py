@@ -178,6 +178,7 @@ def _check_killed_runs(tmp_path, kills, epochs):
         np.testing.assert_array_equal(whole[name], killed[name])  # bit for bit
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_is_the_uninterrupted_run(tmp_path):
     _check_killed_runs(tmp_path, kills=[11], epochs=3)
 

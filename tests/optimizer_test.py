@@ -76,6 +76,7 @@ def test_fixed_clip_is_tensorflow_privacys_optimizer():
         assert _max_difference(model, reference) < 1e-5
 
 
+@pytest.mark.slow
 def test_every_way_of_training_gives_the_same_weights():
     inputs, labels = models.data(8)
     reference = models.fit(models.mlp(), _adaclip(), inputs, labels, batch_size=4)
