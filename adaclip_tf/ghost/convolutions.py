@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import tensorflow as tf
 
 from adaclip_tf.ghost import _graph, slices, terms
@@ -35,20 +36,29 @@ class Geometry:
         self.taps = self.kernel[0] * self.kernel[1]
 
     def patches(self, image: tf.Tensor) -> tf.Tensor:
-        """[s, H, W, C] to [s, positions, taps * C], channels fastest."""
+        """[s, H, W, C] to [s, positions, taps * C], channels fastest.
+
+        Two gathers, columns and then rows, which copy ever longer stretches: two to four times as fast on a CPU as
+        `tf.image.extract_patches`, which copies number by number.
+        """
+        (pad_rows, rows), (pad_columns, columns) = self._windows(0), self._windows(1)
+        image = tf.pad(image, [[0, 0], pad_rows, pad_columns, [0, 0]])
+        strips = tf.gather(image, columns.reshape(-1), axis=2)
+        strips = tf.reshape(strips, [-1, image.shape[1] * self.out[1], self.kernel[1] * self.image[2]])
+        where = rows[:, np.newaxis, :] * self.out[1] + np.arange(self.out[1])[:, np.newaxis]
+        patches = tf.gather(strips, where.reshape(-1), axis=1)
+        return tf.reshape(patches, [-1, self.positions, self.taps * self.image[2]])
+
+    def _windows(self, axis: int) -> tuple[list[int], np.ndarray]:
+        """Along rows (0) or columns (1): the padding, and [output, tap] as places in the padded image."""
+        taps, size, out = self.kernel[axis], self.image[axis], self.out[axis]
+        stride, dilation = (self.attributes[name][1 + axis] for name in ("strides", "dilations"))
+        places = stride * np.arange(out)[:, np.newaxis] + dilation * np.arange(taps)
         padding = self.attributes["padding"]
         if padding == "EXPLICIT":
-            pads = self.attributes["explicit_paddings"]
-            image = tf.pad(image, [[0, 0], pads[2:4], pads[4:6], [0, 0]])
-            padding = "VALID"
-        patches = tf.image.extract_patches(
-            image,
-            sizes=[1, self.kernel[0], self.kernel[1], 1],
-            strides=self.attributes["strides"],
-            rates=self.attributes["dilations"],
-            padding=padding,
-        )
-        return tf.reshape(patches, [tf.shape(image)[0], self.positions, self.taps * self.image[2]])
+            return self.attributes["explicit_paddings"][2 + 2 * axis : 4 + 2 * axis], places
+        missing = max(int(places.max()) + 1 - size, 0) if padding == "SAME" else 0
+        return [missing // 2, missing - missing // 2], places
 
     def kernel_gradient(self, image: tf.Tensor, out: tf.Tensor) -> tf.Tensor:
         """The sum over all rows, by the op that plain training uses."""
