@@ -69,24 +69,28 @@ class DPWhiteningSGD(DPOptimizer):
         return {**super().get_config(), **fields, "gamma": self._whitening.gamma}
 
 
-class _PerLayerScale:
-    """a = 0, b_i = C sqrt(L): the sensitivity of L layers that are clipped to norm C each."""
-
-    def __init__(self, l2_norm_clip: float):
-        self.l2_norm_clip = l2_norm_clip
+class _WithoutState:
+    """The half of a choice of (a, b) that learns nothing from the steps."""
 
     def initial_state(self, specs):
         del specs
         return ()
 
+    def next_state(self, state, transform, mean, noise_multiplier, divisor):
+        del transform, mean, noise_multiplier, divisor
+        return state
+
+
+class _PerLayerScale(_WithoutState):
+    """a = 0, b_i = C sqrt(L): the sensitivity of L layers that are clipped to norm C each."""
+
+    def __init__(self, l2_norm_clip: float):
+        self.l2_norm_clip = l2_norm_clip
+
     def transform(self, state, specs):
         del state
         scale = self.l2_norm_clip * math.sqrt(len(layers(specs)))
         return core.Transform([tf.constant(0.0)] * len(specs), [tf.constant(scale, tf.float32)] * len(specs))
-
-    def next_state(self, state, transform, mean, noise_multiplier, divisor):
-        del transform, mean, noise_multiplier, divisor
-        return state
 
 
 def layers(named: Sequence[Any]) -> list[list[int]]:
@@ -158,25 +162,17 @@ class _GraphTape:
         return tf.gradients(loss, variables, output_gradients)
 
 
-class _PerCoordinateScale:
+class _PerCoordinateScale(_WithoutState):
     """a = 0, b_i = C sqrt(d): the sensitivity of a sum of gradients that are clipped to [-C, C] everywhere."""
 
     def __init__(self, value_clip: float):
         self.value_clip = value_clip
-
-    def initial_state(self, specs):
-        del specs
-        return ()
 
     def transform(self, state, specs):
         del state
         dimension = sum(math.prod(spec.shape) for spec in specs)
         zero, scale = tf.constant(0.0), tf.constant(self.value_clip * math.sqrt(dimension), tf.float32)
         return core.Transform([zero] * len(specs), [scale] * len(specs))
-
-    def next_state(self, state, transform, mean, noise_multiplier, divisor):
-        del transform, mean, noise_multiplier, divisor
-        return state
 
 
 @tf.keras.saving.register_keras_serializable(package="adaclip_tf.examples")
@@ -225,22 +221,14 @@ class DPPerCoordinateClipSGD(DPOptimizer):
         return {**super().get_config(), "value_clip": self.value_clip}
 
 
-class _CurrentClip:
+class _CurrentClip(_WithoutState):
     """a = 0, b_i = the query's current clip: what `private_metrics` describes. Set once the optimizer has state."""
 
     clip: tf.Variable
 
-    def initial_state(self, specs):
-        del specs
-        return ()
-
     def transform(self, state, specs):
         del state
         return core.Transform([tf.constant(0.0)] * len(specs), [self.clip.value()] * len(specs))
-
-    def next_state(self, state, transform, mean, noise_multiplier, divisor):
-        del transform, mean, noise_multiplier, divisor
-        return state
 
 
 @tf.keras.saving.register_keras_serializable(package="adaclip_tf.examples")

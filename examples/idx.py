@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import pathlib
 import struct
-import tempfile
 import zipfile
 import zlib
 
 import numpy as np
+
+from adaclip_tf import _files
 
 # In this order everywhere: training images and labels, test images and labels.
 FILES = (
@@ -145,12 +145,5 @@ def check(data: bytes, name: str, file: str) -> bytes:
 
 def write(folder: pathlib.Path, file: str, data: bytes) -> None:
     """Writes a file in one rename, so that no reader and no crash ever sees half of it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{file}-", dir=folder)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-        os.replace(temporary, folder / file)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with _files.replacing(folder / file) as stream:
+        stream.write(data)

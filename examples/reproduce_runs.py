@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from adaclip_tf import _files
 from examples import data, gradient_error, training
 from examples import reproduce_experiments as experiments
 
@@ -114,6 +115,5 @@ def read(job: experiments.Job, folder: pathlib.Path) -> dict[str, Any] | None:
 
 def _write(job: experiments.Job, folder: pathlib.Path, outcome: dict[str, Any]) -> None:
     identity = {name: getattr(job, name) for name in ("experiment", "stage", "method", "epsilon", "number", "config")}
-    temporary = folder / f".{job.key}.part"
-    temporary.write_text(json.dumps({**identity, **outcome}, indent=1) + "\n")
-    os.replace(temporary, _path(job, folder))
+    with _files.replacing(_path(job, folder)) as file:
+        file.write((json.dumps({**identity, **outcome}, indent=1) + "\n").encode())

@@ -22,7 +22,7 @@ import tensorflow as tf
 from absl import logging
 
 import adaclip_tf
-from adaclip_tf import tensorboard
+from adaclip_tf import _files, tensorboard
 from examples import baselines, data, strategies
 
 MODELS = ("softmax", "mlp", "cnn", "logistic", "linear")
@@ -288,9 +288,8 @@ def _prepare_workdir(config, workdir) -> pathlib.Path | None:
                 "on with it, or another --workdir."
             )
         return folder
-    temporary = folder / f".config.{os.getpid()}.json"
-    temporary.write_text(json.dumps(ours, indent=1) + "\n")
-    os.replace(temporary, path)
+    with _files.replacing(path) as file:
+        file.write((json.dumps(ours, indent=1) + "\n").encode())
     return folder
 
 
@@ -311,8 +310,7 @@ def _project(config, plan, loaded, folder):
             seed=config.seed if config.reproducible else None,
         ).fit(flat)
         if path:
-            pca.save(path.with_suffix(".part"))
-            os.replace(path.with_suffix(".part"), path)
+            pca.save(path)
     return pca.transform(flat), pca.transform(flat_test), pca.event
 
 
