@@ -151,11 +151,12 @@ EXPERIMENTS = {
             parameters=26_010,
             epsilons=tuple(TUTORIAL),
             grids={
-                "abadi": _clips((5.0, 12.0), (0.5, 1.5)),
-                "adaclip": _ceilings((10.0, 24.0), (1e-5,)) + _ceilings((3.0, 8.0), (1e-4,)),
+                "abadi": _clips((3.0, 6.0), (0.5, 1.0)),
+                "adaclip": _ceilings((6.0, 12.0), (3e-5,)) + _ceilings((3.0, 6.0), (1e-4,)),
             },
             labels={"abadi": "Abadi et al., clip tuned", "adaclip": "AdaCliP"},
             published={},
+            rate_factors={1.19: 0.7, 7.1: 1.5},
         ),
     )
 }
