@@ -24,7 +24,7 @@ EXPERIMENTS = {
         "learning_rate_end": 0.0,
     },
     "momentum": {"model": "softmax", "expected_batch_size": 600, "epochs": 10},
-    "cnn": {"model": "cnn", "expected_batch_size": 1000, "epochs": 15, "learning_rate_end": 0.0},
+    "cnn": {"model": "cnn", "expected_batch_size": 500, "epochs": 15, "learning_rate_end": 0.0},
 }
 METHODS = {
     "adaclip": {"optimizer": "adaclip"},

@@ -151,12 +151,12 @@ EXPERIMENTS = {
             parameters=26_010,
             epsilons=tuple(TUTORIAL),
             grids={
-                "abadi": _clips((3.0, 6.0), (0.5, 1.0)),
-                "adaclip": _ceilings((6.0, 12.0), (3e-5,)) + _ceilings((3.0, 6.0), (1e-4,)),
+                "abadi": _clips((2.0, 4.0), (0.5, 1.0)),
+                "adaclip": _ceilings((2.0, 4.0), (3e-5,)) + _ceilings((1.0, 2.0), (1e-4,)),
             },
             labels={"abadi": "Abadi et al., clip tuned", "adaclip": "AdaCliP"},
             published={},
-            rate_factors={1.19: 0.7, 7.1: 1.5},
+            rate_factors={1.19: 0.6, 7.1: 1.5},
         ),
     )
 }
