@@ -156,7 +156,7 @@ EXPERIMENTS = {
             },
             labels={"abadi": "Abadi et al., clip tuned", "adaclip": "AdaCliP"},
             published={},
-            rate_factors={1.19: 0.6, 7.1: 1.5},
+            rate_factors={1.19: 0.6},
         ),
     )
 }
