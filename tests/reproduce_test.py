@@ -23,7 +23,7 @@ TINY = experiments.Experiment(
         "adaclip": [{"learning_rate": rate, "h2": 1e-3, "initial_std": 0.03} for rate in (1e-6, 1.0)],
     },
     labels={"abadi": "Abadi et al., clip tuned", "adaclip": "AdaCliP"},
-    published={"adaclip": (60.0,)},
+    published={"adaclip": experiments.Published("AdaCliP elsewhere", (60.0,))},
     measures_error=True,
 )
 SETTINGS = {"dataset": "digits", "model": "softmax", "expected_batch_size": 144, "epochs": 5, "delta": 1e-4}
@@ -58,7 +58,7 @@ def test_every_method_has_a_grid_of_the_same_size_and_different_candidates(name)
         assert len({json.dumps(candidate, sort_keys=True) for candidate in grid}) == len(grid), method
     assert set(experiment.labels) == set(experiment.grids) and set(experiment.published) <= set(experiment.grids)
     for row in experiment.published.values():
-        assert len(row) == len(experiment.epsilons)
+        assert len(row.accuracies) == len(experiment.epsilons)
 
 
 @pytest.mark.parametrize("name", ["softmax", "mlp", "momentum", "cnn"])
@@ -133,7 +133,9 @@ def test_the_report_has_tables_and_figures(ran, tmp_path):
     assert [file.name for file in written] == ["results.md", "tiny.png", "tiny_error.png"]
     page = written[0].read_text()
     mean = 100 * np.mean([run["accuracy"] for run in final if (run["method"], run["epsilon"]) == ("adaclip", 8.0)])
-    assert f"| AdaCliP | {mean:.2f} (" in page and "*60.00*" in page and "over 2 seeds" in page
+    assert (
+        f"| AdaCliP | {mean:.2f} (" in page and "| *AdaCliP elsewhere* | *60.00* |" in page and "over 2 seeds" in page
+    )
     for figure in written[1:]:
         assert figure.read_bytes().startswith(b"\x89PNG") and f"figures/{figure.name}" in page
 
@@ -163,6 +165,13 @@ def test_committed_results_and_configs_agree():
             for epsilon, candidate in cells.items():
                 config = paper.get_config(f"{name}/{method}/{epsilon}")
                 assert {field: config[field] for field in candidate} == candidate
+
+
+def test_the_readme_has_the_committed_results(tmp_path):
+    copy = tmp_path / "README.md"
+    copy.write_text(reproduce_report.README.read_text())
+    assert reproduce_report.write_readme(copy).read_text() == reproduce_report.README.read_text()
+    assert copy.read_text().count("<!-- end -->") == len(reproduce_report.README_TABLES)
 
 
 def test_an_unknown_cell_is_named():
