@@ -7,9 +7,7 @@ configs/ holds configs.
 from __future__ import annotations
 
 import contextlib
-import csv
 import functools
-import json
 import math
 import os
 import pathlib
@@ -22,8 +20,8 @@ import tensorflow as tf
 from absl import logging
 
 import adaclip_tf
-from adaclip_tf import _files, tensorboard
-from examples import baselines, data, strategies
+from adaclip_tf import tensorboard
+from examples import baselines, data, strategies, workdirs
 
 MODELS = ("softmax", "mlp", "cnn", "logistic", "linear")
 OPTIMIZERS = ("adaclip", "fixed_clip", "norm_bound", "per_layer", "whitening", "per_coordinate", "quantile", "sgd")
@@ -219,7 +217,7 @@ def run(
         tf.random.set_seed(config.seed)  # tensorflow-privacy's query draws from it
     if config.pca_components and strategies.several_workers(strategy):
         raise ValueError("config.pca_components must be 0 on several workers: each would fit, and pay for, a PCA.")
-    folder = _prepare_workdir(config, workdir)
+    folder = workdirs.prepare(config, workdir)
     loaded = loaded or data.load(config.dataset, config.data_dir or None)
     num_examples = len(loaded.x_train)
     plan = make_plan(config, num_examples)
@@ -255,7 +253,7 @@ def run(
         noise_multiplier=plan.noise_multiplier,
         pca_noise_multiplier=plan.pca_noise_multiplier,
         noise_norm=float(optimizer.private_metrics()["noise_norm"]) if budget else 0.0,
-        history=_read_history(folder) if folder and strategies.writes(strategy) else fitted.history,
+        history=workdirs.read_history(folder) if folder and strategies.writes(strategy) else fitted.history,
         accounted=_accounted(config, num_examples, pca_event, optimizer),
         source=loaded.source,
     )
@@ -269,28 +267,6 @@ def _batches(config, plan, arrays, strategy):
     if strategy:
         return adaclip_tf.distributed_poisson_batches(strategy, arrays, **arguments)
     return adaclip_tf.poisson_batches(arrays, steps=plan.steps_per_epoch, **arguments)
-
-
-def _prepare_workdir(config, workdir) -> pathlib.Path | None:
-    """Makes the folder, or refuses one that holds another config's run: its noise would be another."""
-    if workdir is None:
-        return None
-    folder = pathlib.Path(workdir)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "config.json"
-    ours = json.loads(config.to_json())
-    if path.exists():
-        theirs = json.loads(path.read_text())
-        changed = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
-        if set(changed) - {"data_dir"}:
-            raise ValueError(
-                f"{folder} holds a run with another config: {', '.join(changed)} differ. Give the same config to go "
-                "on with it, or another --workdir."
-            )
-        return folder
-    with _files.replacing(path) as file:
-        file.write((json.dumps(ours, indent=1) + "\n").encode())
-    return folder
 
 
 def _project(config, plan, loaded, folder):
@@ -340,7 +316,7 @@ def _callbacks(config, budget, folder, strategy) -> list[tf.keras.callbacks.Call
     private: list[tf.keras.callbacks.Callback] = [budget, _NoiseNorm()] if budget else []
     if folder is None:
         return private
-    backup = tf.keras.callbacks.BackupAndRestore(str(folder / "backup"), delete_checkpoint=False)
+    backup = tf.keras.callbacks.BackupAndRestore(str(folder / workdirs.BACKUP), delete_checkpoint=False)
     boards = [
         tensorboard.PrivacyTensorBoard(folder / "tensorboard", budget=budget, hparams={"optimizer": config.optimizer})
         if budget
@@ -348,15 +324,7 @@ def _callbacks(config, budget, folder, strategy) -> list[tf.keras.callbacks.Call
     ]
     if not strategies.writes(strategy):
         return [backup, *private]
-    return [backup, *private, *boards, tf.keras.callbacks.CSVLogger(folder / "history.csv", append=True)]
-
-
-def _read_history(folder: pathlib.Path) -> dict[str, list[float]]:
-    """What CSVLogger wrote, over all resumptions; an epoch that was run twice counts the second time."""
-    with open(folder / "history.csv", newline="") as file:
-        rows = {int(row["epoch"]): row for row in csv.DictReader(file)}
-    names = [name for name in next(iter(rows.values())) if name != "epoch"]
-    return {name: [float(rows[epoch][name]) for epoch in sorted(rows)] for name in names}
+    return [backup, *private, *boards, tf.keras.callbacks.CSVLogger(folder / workdirs.HISTORY, append=True)]
 
 
 def _accounted(config, num_examples, pca_event, optimizer) -> dict[str, Any]:

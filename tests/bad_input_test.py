@@ -31,7 +31,7 @@ from adaclip_tf import (
     statement,
 )
 from configs import base
-from examples import data, idx, training
+from examples import data, idx, training, workdirs
 from tests import models
 
 NAN, INF = float("nan"), float("inf")
@@ -778,7 +778,7 @@ def test_examples(wrong, error, words):
 
 
 def test_a_workdir_of_another_config_is_refused_and_kept(tmp_path):
-    training._prepare_workdir(configured(), tmp_path)
+    workdirs.prepare(configured(), tmp_path)
     kept = (tmp_path / "config.json").read_text()
     check(lambda: training.run(configured(h2=1.0), tmp_path), ValueError, [str(tmp_path), "h2", "--workdir"])
     assert (tmp_path / "config.json").read_text() == kept
