@@ -54,10 +54,11 @@ class DPAdaClipSGD(DPOptimizer):
       beta_1: decay of the mean m.
       beta_2: decay of the variance s^2.
       h1: floor of s^2.
-      h2: ceiling of s^2, the one knob that the paper tunes.
+      h2: ceiling of s^2, the one knob that the paper tunes: docs/tuning.md.
       gamma: E|w|^2 that b aims at; below 1 clips less and adds more noise, and lets s recover where everything
         is clipped.
-      initial_std: s before the first step; None is sqrt(h1 h2).
+      initial_std: s before the first step; None is sqrt(h1 h2), as the paper has it. From sqrt(h2) s finds its level
+        sooner.
       variance_scaling: "per_example", or "paper" for the paper's literal estimator, which clips everything.
       clamp: "before_average", or "after_average", which has no upward bias where noise dominates.
       gradient_path: "auto" is fast where it can be and exact everywhere; "ghost" raises instead of falling back;

@@ -413,6 +413,18 @@ def test_clamping_before_the_average_feeds_on_noise_in_many_dimensions(seed):
     assert final_variance(clamp="after_average", beta_2=0.99) < 2 * start
 
 
+@pytest.mark.parametrize("noise_in_variance", [100.0, 1000.0])
+def test_where_noise_dominates_the_scale_is_0_56_of_its_ceiling(noise_in_variance):
+    """d z^2 / B above 1: half of docs/tuning.md rests on it. The residual passes h2 with probability 0.317."""
+    divisor, noise_multiplier, h2 = 8.0, 1.0, 1e-3
+    d = int(noise_in_variance * divisor / noise_multiplier**2)
+    choice = core.AdaClip(core.MomentEstimator(initial_std=math.sqrt(h2), h2=h2))
+    state, _ = run_estimator(choice, (d,), lambda t, key: tf.zeros([8, d]), 100, noise_multiplier, divisor, 1)
+    np.testing.assert_allclose(np.mean(state.variance[0]), 0.317 * h2, rtol=0.05)
+    (scale,) = choice.transform(state, specs_of([(d,)])).scale
+    np.testing.assert_allclose(np.linalg.norm(scale), 0.555 * d * math.sqrt(h2), rtol=0.03)
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_mean_is_undamped_momentum_while_everything_is_clipped(seed):
     """A gradient of +1 for 300 steps, then of 0: the mean must forget, and while all is clipped does not.

@@ -1,5 +1,6 @@
-"""The README's programs run as they are printed, on random images in the place of MNIST's."""
+"""The README's programs run as they are printed, on random images in the place of MNIST's; so do the docs' sums."""
 
+import doctest
 import pathlib
 import re
 
@@ -35,3 +36,9 @@ def test_the_functions_in_the_map_exist():
     assert {"AdaClip", "FixedClip", "Whitening", "MomentEstimator", "norm_bound", "private_step"} <= named
     for name in named - {"py"}:
         assert hasattr(core, name), name
+
+
+def test_the_arithmetic_of_the_tuning_page():
+    page = README.parent / "docs" / "tuning.md"
+    result = doctest.testfile(str(page), module_relative=False)
+    assert result.attempted >= 4 and result.failed == 0
