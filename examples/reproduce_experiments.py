@@ -160,7 +160,7 @@ EXPERIMENTS = {
             epsilons=(1.19, 3.01, 7.1),
             grids={
                 "abadi": _clips((2.0, 4.0), (0.5, 1.0)),
-                "adaclip": _ceilings((2.0, 4.0), (3e-5,)) + _ceilings((1.0, 2.0), (1e-4,)),
+                "adaclip": _ceilings((3.0, 6.0), (3e-5,)) + _ceilings((1.5, 3.0), (1e-4,)),
             },
             labels={"abadi": "Abadi et al., clip tuned", "adaclip": "AdaCliP"},
             published={"abadi": Published("DP-SGD in tensorflow-privacy's tutorial", (95.0, 96.6, 97.0))},
