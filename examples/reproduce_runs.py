@@ -11,6 +11,7 @@ import json
 import multiprocessing
 import os
 import pathlib
+import threading
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -48,7 +49,7 @@ def _run_missing(jobs, folder, workers, data_dir) -> Iterable[None]:
         return
     context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
     threads = max(1, (os.cpu_count() or 1) // workers)
-    with concurrent.futures.ProcessPoolExecutor(workers, context, _limit_threads, (threads,)) as pool:
+    with concurrent.futures.ProcessPoolExecutor(workers, context, _start_worker, (threads,)) as pool:
         futures = [pool.submit(run_one, job, folder, data_dir) for job in jobs]
         try:
             for future in concurrent.futures.as_completed(futures):
@@ -58,11 +59,20 @@ def _run_missing(jobs, folder, workers, data_dir) -> Iterable[None]:
             raise
 
 
-def _limit_threads(threads: int) -> None:
+def _start_worker(threads: int) -> None:
     """Processes that share the cores fairly are faster than threads that fight for them."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     tf.get_logger().setLevel("ERROR")
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+
+def _end_with_parent() -> None:
+    """A killed program must not leave workers behind, which would train on for minutes."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 @functools.lru_cache(maxsize=2)

@@ -1,7 +1,13 @@
 """Tests of `examples.reproduce` and its parts: grids, resuming, the choice, tables; a tiny experiment end to end."""
 
+import contextlib
 import json
+import os
 import pathlib
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -122,6 +128,47 @@ def test_several_processes_give_files_too(tmp_path):
     results = reproduce_runs.run_all(jobs, tmp_path, workers=2)
     assert [run["number"] for run in results] == [0, 1]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{job.key}.json" for job in jobs)
+
+
+_PROGRAM = """
+import pathlib, sys
+from examples import reproduce_experiments as experiments, reproduce_runs
+
+def main():
+    jobs = experiments.tuning_jobs(experiments.EXPERIMENTS["softmax"])
+    jobs = [job._replace(config={**job.config, "dataset": "digits", "epochs": 10**6}) for job in jobs]
+    reproduce_runs.run_all(jobs, pathlib.Path(sys.argv[1]), workers=2)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.slow
+def test_workers_end_with_a_program_that_is_killed(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(_PROGRAM)
+    environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(paper.__file__).parent.parent)}
+    with subprocess.Popen([sys.executable, str(program), str(tmp_path / "runs")], env=environment) as parent:
+        children = pathlib.Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+        _until(lambda: len(children.read_text().split()) >= 3)  # two workers, and multiprocessing's own
+        workers = [pathlib.Path(f"/proc/{process}") for process in children.read_text().split()]
+        time.sleep(20.0)  # they import TensorFlow and begin to train
+        assert all(worker.exists() for worker in workers)
+        parent.kill()
+    try:
+        _until(lambda: not any(worker.exists() for worker in workers), seconds=20.0)
+    finally:
+        for worker in workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(worker.name), signal.SIGKILL)
+
+
+def _until(condition, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_the_report_has_tables_and_figures(ran, tmp_path):
