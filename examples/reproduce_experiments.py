@@ -43,6 +43,7 @@ class Experiment(NamedTuple):
     rate_factors: dict[float, float] | None = None  # per epsilon, what all learning rates are multiplied by
     epochs: dict[float, int] | None = None  # per epsilon, where not as in configs/paper.py
     measures_error: bool = False  # also |g - g~|, which is not private
+    shows_convergence: bool = False  # the accuracy after every epoch, which takes time
 
     def candidates(self, method: str, epsilon: float) -> list[Candidate]:
         """The grid of a method at an epsilon."""
@@ -64,6 +65,7 @@ class Job(NamedTuple):
     number: int  # of the candidate, or of the seed
     config: dict[str, Any]
     measures_error: bool = False
+    shows_convergence: bool = False
 
     @property
     def key(self) -> str:
@@ -152,6 +154,7 @@ EXPERIMENTS = {
             },
             labels={f"momentum_{name}": f"momentum {name}" for name in _MOMENTA},
             published={},
+            shows_convergence=True,
         ),
         Experiment(
             name="cnn",
@@ -200,6 +203,7 @@ def _job(experiment, stage, method, epsilon, number, changes) -> Job:
         number=number,
         config=config.to_dict(),
         measures_error=experiment.measures_error and stage == "final",
+        shows_convergence=experiment.shows_convergence and stage == "final",
     )
 
 

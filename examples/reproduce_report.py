@@ -360,7 +360,7 @@ def _section(
             error_table(experiment, results),
             f"![error against epsilon](figures/{figures[-1].name})",
         ]
-    if experiment.name == "momentum":
+    if experiment.shows_convergence:
         figures.append(docs / "figures" / f"{experiment.name}_convergence.png")
         draw_convergence(experiment, results, figures[-1])
         parts.append(f"Convergence at epsilon 0.5:\n\n![convergence](figures/{figures[-1].name})")

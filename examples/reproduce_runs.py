@@ -88,7 +88,7 @@ def run_one(job: experiments.Job, folder: pathlib.Path, data_dir: str | None = N
         config,
         loaded=_load(config.dataset, data_dir, job.stage),
         wrap=gradient_error.MeasuringModel.around if job.measures_error else None,
-        validate=job.stage == "final",
+        validate=job.shows_convergence,
     )
     tf.keras.backend.clear_session()
     error = result.history.get(gradient_error.NAME)
