@@ -104,10 +104,19 @@ def test_the_better_candidate_is_chosen_and_trained_with_every_seed(ran):
     assert len(final) == 4 and {run["number"] for run in final} == {0, 1}
     for run in final:
         assert 0.99 * run["epsilon"] < run["epsilon_spent"] <= run["epsilon"]
-        assert run["num_examples"] == 1438 and run["steps"] == 50 and len(run["by_epoch"]) == 5
+        assert run["num_examples"] == 1438 and run["steps"] == 50 and run["by_epoch"] == []
         assert run["gradient_error"] > 0.0
     assert {run["num_examples"] for run in tuned} == {1438 - 287}
     assert all(run["gradient_error"] is None for run in tuned)
+
+
+def test_accuracy_after_every_epoch_where_it_is_drawn(tmp_path):
+    experiment = TINY._replace(grids={"abadi": TINY.grids["abadi"][1:]}, shows_convergence=True)
+    (tuned,) = reproduce_runs.run_all(experiments.tuning_jobs(experiment), tmp_path, workers=1)
+    chosen = experiments.choose(experiment, [tuned])
+    (final,) = reproduce_runs.run_all(experiments.final_jobs(experiment, chosen, 1), tmp_path, workers=1)
+    assert tuned["by_epoch"] == [] and len(final["by_epoch"]) == 5
+    assert final["by_epoch"][-1] == pytest.approx(final["accuracy"], abs=1e-4)
 
 
 def test_a_second_run_goes_on_where_the_first_stopped(ran, monkeypatch):
