@@ -27,7 +27,6 @@ def results(tmp_path_factory):
         "train:replicas=1",
         "train:replicas=2",
         "noise:replicas=2,seed=1",
-        "poisson:replicas=2,plain=true",
         "refusals:replicas=2",
         "sent:replicas=2",
     ]
@@ -76,11 +75,6 @@ def test_what_a_replica_sends(results):
         "accumulation": [*variables, number],  # whether the logical batch is complete
     }.items():
         assert sent[name] and all(shapes == expected for shapes in sent[name]), name
-
-
-def test_a_poisson_batch_is_cut_into_parts(results):
-    draws = [[row for part in parts for row in part] for parts in results["poisson:replicas=2,plain=true"]]
-    checks.assert_poisson(draws, 24, 0.25)
 
 
 @pytest.mark.parametrize(

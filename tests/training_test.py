@@ -191,6 +191,7 @@ def test_every_config_names_what_there_is(name):
     training.make_optimizer(config, 1.0, 8)
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path):
     command = [sys.executable, "-m", "examples.train", f"--config={ROOT / 'configs/digits.py'}"]
     command += ["--config.epochs=1", "--config.h2=1e-4", "--verbose=0", f"--workdir={tmp_path}"]
