@@ -64,6 +64,12 @@ def store(
     return path
 
 
+def _stored(name: str, docs: pathlib.Path) -> Results | None:
+    """What `store` wrote for an experiment, if it was run."""
+    path = docs / "results" / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
 def pld_epsilon(experiment: experiments.Experiment, final: list[dict[str, Any]], epsilon: float) -> float:
     """The epsilon of the same runs by privacy loss distributions. All methods have the same noise."""
     runs = [run for run in final if run["epsilon"] == epsilon]
@@ -307,10 +313,9 @@ def write(docs: pathlib.Path = DOCS) -> list[pathlib.Path]:
     """Writes the page and its figures from the results files that are there; returns the paths."""
     sections, written, seeds = [], [], 0
     for experiment in experiments.EXPERIMENTS.values():
-        path = docs / "results" / f"{experiment.name}.json"
-        if not path.exists():
+        results = _stored(experiment.name, docs)
+        if results is None:
             continue
-        results = json.loads(path.read_text())
         seeds = max(seeds, len({run["number"] for run in results["runs"]}))
         section, figures = _section(experiment, results, docs)
         sections.append(section)
@@ -324,10 +329,9 @@ def write_readme(readme: pathlib.Path = README, docs: pathlib.Path = DOCS) -> pa
     """Puts the short tables of the results files between their marks in the README."""
     text = readme.read_text()
     for name in README_TABLES:
-        path = docs / "results" / f"{name}.json"
-        if not path.exists():
+        results = _stored(name, docs)
+        if results is None:
             continue
-        results = json.loads(path.read_text())
         begin, end = f"<!-- results: {name} -->\n", "<!-- end -->"
         before, _, rest = text.partition(begin)
         _, _, after = rest.partition(end)

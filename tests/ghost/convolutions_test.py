@@ -10,13 +10,11 @@ from adaclip_tf.ghost import convolutions
 def geometry(image, kernel, strides, dilations, padding, pads=()):
     """The `Geometry` of a real kernel-gradient op."""
     with tf.Graph().as_default():
-        explicit = [0, 0, *pads, 0, 0] if pads else []
-        x = tf.zeros([2, *image])
+        x, shape = tf.zeros([2, *image]), [*kernel, image[2], 3]
         attributes = {"strides": [1, *strides, 1], "dilations": [1, *dilations, 1], "padding": padding}
         if pads:
-            attributes["explicit_paddings"] = explicit
-        y = tf.raw_ops.Conv2D(input=x, filter=tf.zeros([*kernel, image[2], 3]), **attributes)
-        shape = [*kernel, image[2], 3]
+            attributes["explicit_paddings"] = [0, 0, *pads, 0, 0]
+        y = tf.raw_ops.Conv2D(input=x, filter=tf.zeros(shape), **attributes)
         gradient = tf.raw_ops.Conv2DBackpropFilter(input=x, filter_sizes=shape, out_backprop=y, **attributes)
         return convolutions.Geometry(gradient.op)
 
