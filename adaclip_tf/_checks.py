@@ -69,13 +69,13 @@ def check_variables(variables) -> None:
         check_variable(variable)
 
 
-def check_same_variables(indices, count, variables, name) -> None:
-    """`indices` are those of `variables` among the `count` that the optimizer was built for; None where unknown."""
-    if indices != list(range(count)):
+def check_known_variables(indices, variables, name) -> None:
+    """`indices` are those of `variables` among the ones that the optimizer was built for; None where unknown."""
+    if None in indices or len(set(indices)) != len(indices) or indices != sorted(indices):
         raise ValueError(
-            f"{name} keeps means and variances for the variables that it was built with, and got others or only some: "
-            f"{[variable.name for variable in variables]}. Use a new optimizer for another model, and after freezing "
-            "layers or setting them free."
+            f"{name} keeps means and variances for the variables that it was built with, and got others: "
+            f"{[variable.name for variable in variables]}. Layers may be frozen between phases, and set free again if "
+            "they were free when the optimizer was built. For another model, or more layers, use a new optimizer."
         )
 
 
@@ -113,20 +113,61 @@ def check_variable(variable) -> None:
         raise ValueError(f"Variable {variable.name!r} has the unknown shape {variable.shape}; give it a fixed one.")
 
 
-def check_loss(loss, num_microbatches, replicas=1) -> None:
+def per_example_loss(loss, num_microbatches, replicas, tape) -> tf.Tensor:
+    """The loss as one entry per example, or a ValueError that says why it has none."""
+    if not hasattr(loss, "graph"):
+        raise ValueError(
+            "This loss was computed eagerly. Without a graph nothing shows that an example changes its own gradient only, "
+            "so it is refused. With `fit`, leave out `run_eagerly=True`. In a loop of your own, put the step into a "
+            "`tf.function` that gets the batch as arguments, or let the optimizer do so: "
+            "`optimizer.minimize(loss_function, variables, data=(x, y))`, where loss_function(x, y) returns the losses."
+        )
+    if loss.graph is not tf.compat.v1.get_default_graph():
+        raise ValueError(
+            "The loss was computed in another graph than the one in which the optimizer is called. Compute it, and call "
+            "the optimizer, in the same `tf.function`, and not one of them inside `tf.cond` or a loop."
+        )
     if not loss.dtype.is_floating:
         raise ValueError(f"The loss must be real numbers, one per example; got dtype {loss.dtype.name}.")
+    if loss.shape.rank is None:
+        raise ValueError("The loss has an unknown rank, so it can't be told what an example is; use `tf.ensure_shape`.")
     if loss.shape.rank == 0:
         raise ValueError(
             "The loss is a scalar: it has been reduced over the batch, and examples can't be told apart. Compile "
             'the model with a loss object made with `reduction="none"`, e.g. '
             '`SparseCategoricalCrossentropy(reduction="none")`.'
         )
-    if loss.shape.rank != 1:
-        raise ValueError(
-            f"The loss must have one entry per example, shape [batch]; got shape {loss.shape}. Sum or average it over "
-            "all axes but the first, e.g. `tf.reduce_mean(loss, axis=list(range(1, rank)))`."
-        )
+    if loss.shape.rank > 1:
+        with tape:
+            loss = _mean_per_example(loss)
+    _check_microbatches(loss, num_microbatches, replicas)
+    return loss
+
+
+def _mean_per_example(loss) -> tf.Tensor:
+    """The mean over time steps, pixels and so on; over those that Keras's mask leaves, where the loss was masked."""
+    axes = list(range(1, loss.shape.rank))
+    mask = _mask_of(loss)
+    if mask is None:
+        return tf.reduce_mean(loss, axis=axes)
+    counts = tf.reduce_sum(tf.cast(mask, loss.dtype), axis=axes)
+    return tf.reduce_sum(loss, axis=axes) / tf.maximum(counts, 1.0)
+
+
+def _mask_of(loss):
+    """The mask that was multiplied into the loss, as Keras does it: a product with booleans made into numbers."""
+    tensor = loss
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    if tensor.op.type != "Mul":
+        return None
+    for factor in tensor.op.inputs:
+        if factor.op.type == "Cast" and factor.op.inputs[0].dtype == tf.bool and factor.shape.rank == loss.shape.rank:
+            return factor.op.inputs[0]
+    return None
+
+
+def _check_microbatches(loss, num_microbatches, replicas) -> None:
     if num_microbatches is None:
         return
     message, fix = _DIVIDES.format(num_microbatches), "Use `drop_remainder=True` or None."

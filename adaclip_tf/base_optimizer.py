@@ -20,7 +20,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf import _checks, _validate, core, gradients, noise, replicas, unnoised
+from adaclip_tf import _checks, _validate, core, gradients, noise, proof, replicas, traced, unnoised
 
 
 class _OwnLossScale(type(tf.keras.mixed_precision.LossScaleOptimizer)):  # type: ignore[misc]
@@ -88,6 +88,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         self._learning_rate = self._build_learning_rate(learning_rate)
         self._choice = choice
         self._noise = replicas.PerReplica(functools.partial(noise.NoiseSource, seed, terms=self.noise_terms))
+        self._steps_on_data = traced.Steps()
         # A dozen passes over all parameters become one: a quarter of the time on a large model.
         fuse = tf.test.is_built_with_xla()
         self._fused_transform = tf.function(self._transform, jit_compile=fuse, autograph=False)
@@ -133,10 +134,11 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
 
     def _build(self, var_list):
         _checks.check_variables(var_list)
-        self._specs = [tf.TensorSpec(v.shape, tf.float32, _unique(i, var_list)) for i, v in enumerate(var_list)]
-        state = self._choice.initial_state(self._specs)
+        self._all_specs = [tf.TensorSpec(v.shape, tf.float32, _unique(i, var_list)) for i, v in enumerate(var_list)]
+        self._trained = tuple(range(len(var_list)))
+        state = self._choice.initial_state(self._all_specs)
         self._state_type = type(state)
-        self._state_variables = [
+        self._all_state_variables = [
             [self._add_like(variable, name, value) for variable, value in zip(var_list, values)]
             for name, values in (state._asdict().items() if state else ())
         ]
@@ -147,10 +149,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         # The divisor B of the last step, for `private_metrics`.
         self._divisor = self.add_variable([], tf.float32, name="divisor")
         # Not private, so in neither `variables` nor checkpoints.
-        if self.accumulation_steps > 1:
-            self._accumulator = replicas.PerReplica(
-                lambda _: unnoised.Accumulator(self._specs, self.accumulation_steps)
-            )
+        self._accumulators: dict[tuple[int, ...], replicas.PerReplica] = {}
         if self.nonprivate_metrics_recorded:
             self._nonprivate = unnoised.NonprivateMetrics()
         self._built = True
@@ -164,6 +163,26 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         self._variables.append(variable)
         return variable
 
+    # Layers may be frozen between phases of training. A step is then over those variables that are trained, `_trained`;
+    # what is known of the others stands still.
+
+    @property
+    def _specs(self):
+        return [self._all_specs[index] for index in self._trained]
+
+    @property
+    def _state_variables(self):
+        return [[variables[index] for index in self._trained] for variables in self._all_state_variables]
+
+    @property
+    def _accumulator(self):
+        if self._trained not in self._accumulators:
+            specs = self._specs
+            self._accumulators[self._trained] = replicas.PerReplica(
+                lambda _: unnoised.Accumulator(specs, self.accumulation_steps)
+            )
+        return self._accumulators[self._trained]
+
     def _state(self):
         if not self._state_variables:
             return ()
@@ -171,6 +190,25 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
 
     # ------------------------------------------------------------------------------------------------------------
     # One step.
+
+    def minimize(self, loss, var_list, tape=None, data=None):
+        """Takes one private step.
+
+        Args:
+          loss: a tensor of shape [batch] with one entry per example, computed in the current graph; or a callable that
+            returns one.
+          var_list: the variables, or a callable that returns them.
+          tape: the tape that recorded the loss, if it is a tensor.
+          data: the examples: a tuple of arrays that `loss` is called with. With it the step works in eager code too: it
+            is traced once for each `loss` function, so define that function outside of the loop.
+
+        """
+        if data is None:
+            self.apply_gradients(self.compute_gradients(loss, var_list, tape))
+        elif tf.executing_eagerly():
+            self._steps_on_data.take(self, loss, var_list, data)
+        else:
+            self.minimize(lambda: loss(*data), var_list)
 
     def compute_gradients(self, loss, var_list, tape=None):
         """Returns (private mean gradient, variable) pairs and moves the private state.
@@ -187,17 +225,13 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
             raise ValueError("`tape` is required where `loss` is a tensor: the `tf.GradientTape` that recorded it.")
         self._check_strategy()
         loss, var_list, tape = _record(loss, var_list, tape)
-        _checks.check_loss(loss, self._num_microbatches_here, replicas.count())
+        loss = _checks.per_example_loss(loss, self._num_microbatches_here, replicas.count(), tape)
         with tf.init_scope():
             self.build(var_list)
         indices = [self._index_dict.get(self._var_key(variable)) for variable in var_list]
-        _checks.check_same_variables(indices, len(self._specs), var_list, self.name)
-        if tf.executing_eagerly():
-            # The backward pass becomes a graph, which the ghost rules can read.
-            step = tf.function(lambda: self._private_gradients(loss, var_list, tape), autograph=False)
-            mean, complete = step()
-        else:
-            mean, complete = self._private_gradients(loss, var_list, tape)
+        _checks.check_known_variables(indices, var_list, self.name)
+        self._trained = tuple(indices)
+        mean, complete = self._private_gradients(loss, var_list, tape)
         return [(_tag(gradient, self, complete), variable) for gradient, variable in zip(mean, var_list)]
 
     def _private_gradients(self, loss, var_list, tape):
@@ -222,7 +256,9 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
             )
         else:
             mean, complete = self._accumulate(state, transform, batch)
-        return [tf.cast(gradient, variable.dtype) for gradient, variable in zip(mean, var_list)], complete
+        mean = [tf.cast(gradient, variable.dtype) for gradient, variable in zip(mean, var_list)]
+        proof.privatised([mean, complete])
+        return mean, complete
 
     def _publish(self, state, transform, total, num_records):
         """Noises the sum, updates the state, and returns g~."""
@@ -253,6 +289,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         # An empty batch of unknown expected size has nothing to be divided by.
         divisor = tf.maximum(divisor, 1.0)
         mean, next_state = self._fused_step(state, transform, total, normals, divisor)
+        proof.privatised([mean, next_state])
         for variables, values in zip(self._state_variables, next_state):
             for variable, value in zip(variables, values):
                 variable.assign(value, read_value=False)

@@ -1,13 +1,9 @@
 """From a per-example loss to the clipped sum of its gradients: which path each variable takes.
 
-Two paths give the same numbers. The ghost path (`adaclip_tf.ghost`) reads norms and weighted sums off
-the backward pass of the whole batch; the isolated path (`adaclip_tf.isolated`) runs every microbatch by
-itself. With `gradient_path="auto"` each variable takes the first if a rule recognises it with certainty,
-and the second otherwise.
-
-The isolated path copies the graph of the loss. A loss that was computed eagerly has none; then "jacobian" still
-forms the gradient of each microbatch by itself, but by the ghost rules' weighted sums with one weight of 1 and the
-others 0, and variables without a rule are refused.
+First `adaclip_tf.proof` looks at the graph of the loss. Where examples are known to meet, it raises. Where they are proven to stay
+apart, and a rule recognises a variable, the ghost path (`adaclip_tf.ghost`) reads norms and weighted sums off the
+backward pass of the whole batch. Everything else takes the isolated path (`adaclip_tf.isolated`), which runs every
+microbatch by itself. Both give the same numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf import _checks, core, ghost, isolated, mixing
+from adaclip_tf import _checks, core, ghost, isolated, proof
 
 PATHS = ("auto", "ghost", "jacobian")
 
@@ -58,18 +54,15 @@ def clipped_sum(
       num_microbatches: None for one per example.
       raw_norms: also computes |g_k|^2, which nothing but debugging needs.
     """
-    mixing.check(loss)
+    proven = proof.prove(loss)
     num_records = tf.shape(loss)[0] if num_microbatches is None else _whole_microbatches(loss, num_microbatches)
-    has_graph = not isolated.computed_elsewhere(loss)
     handles, others = {}, dict.fromkeys(range(len(variables)), "")
-    if path != "jacobian" or not has_graph:
-        handles, others = _ghost_handles(loss, variables, tape, num_records, num_microbatches)
+    if path != "jacobian":
+        handles, others = _ghost_handles(loss, variables, tape, num_records, num_microbatches, proven)
         if others:
-            _report(others, path, has_graph)
-    if path == "jacobian" and not has_graph:
-        return _one_by_one(handles, transform, num_records)
+            _report(others, path)
 
-    known, raw = tf.zeros([num_records]), tf.zeros([num_records])
+    known, raw = tf.fill([num_records], proven.poison()), tf.zeros([num_records])
     for index, handle in handles.items():
         norms = handle.squared_norms(transform.center[index], transform.scale[index])
         known += norms.value + _ROUNDING * norms.magnitude
@@ -78,7 +71,7 @@ def clipped_sum(
     totals: dict[int, tf.Tensor] = {}
     squared_norms = known
     if others:
-        totals, squared_norms, more = _isolated(loss, variables, transform, sorted(others), known, num_records)
+        totals, squared_norms, more = _isolated(loss, proven, variables, transform, sorted(others), known, num_records)
         raw += more
     weights = core.clip_weights(squared_norms)
     for index, handle in handles.items():
@@ -96,17 +89,26 @@ def _whole_microbatches(loss, num_microbatches):
         return tf.identity(tf.constant(num_microbatches))
 
 
-def _ghost_handles(loss, variables, tape, num_records, num_microbatches):
+def _ghost_handles(loss, variables, tape, num_records, num_microbatches, proven):
     """The handles of the variables that have a rule, and the reasons why the others have none."""
+    if proven.unproven is not None:
+        return {}, dict.fromkeys(range(len(variables)), f"{proven.unproven}.")
     size = 1 if num_microbatches is None else tf.math.floordiv(tf.shape(loss)[0], num_records)
     seed = tf.identity(tf.fill(tf.shape(loss), 1.0 / tf.cast(size, loss.dtype)))
     gradients = tape.gradient(loss, list(variables), output_gradients=seed)
     plan = ghost.analyse(gradients, variables, seed, num_microbatches=num_records)
-    handles = dict(plan.recognised)
+    handles, others = {}, dict(plan.unrecognised)
     for index, gradient in enumerate(gradients):
         if gradient is None:
             handles[index] = _NoGradient(variables[index].shape, num_records)
-    return handles, plan.unrecognised
+        elif index in plan.recognised:
+            # The rule shows that its rows are those of the examples' losses; this, that nobody else's data is in them.
+            reason = proven.summed(gradient)
+            if reason is None:
+                handles[index] = plan.recognised[index]
+            else:
+                others[index] = f"{variables[index].name}: {reason}."
+    return handles, others
 
 
 class _NoGradient:
@@ -125,7 +127,7 @@ class _NoGradient:
         return tf.zeros(self._shape)
 
 
-def _isolated(loss, variables, transform, indices, known, num_records):
+def _isolated(loss, proven, variables, transform, indices, known, num_records):
     """Of the variables in `indices`: sum_k u_k, |w_k|^2 with what the others add to it (`known`), and |g_k|^2."""
     part = core.Transform([transform.center[i] for i in indices], [transform.scale[i] for i in indices])
     chosen = [variables[i] for i in indices]
@@ -134,23 +136,8 @@ def _isolated(loss, variables, transform, indices, known, num_records):
         return _add_record(k, gradients, part, tf.gather(known, [k]), state)
 
     start = _no_records(chosen, num_records)
-    totals, norms, raw = isolated.for_each_microbatch(loss, chosen, num_records, consume, start)
+    totals, norms, raw = isolated.for_each_microbatch(loss, proven.pieces, chosen, num_records, consume, start)
     return dict(zip(indices, totals)), norms.stack(), raw.stack()
-
-
-def _one_by_one(handles, transform, num_records):
-    """Forms the gradient of one microbatch after the other from the rules' weighted sums."""
-    ordered = [handles[index] for index in sorted(handles)]
-
-    def body(k, state):
-        one = tf.one_hot(k, num_records)
-        gradients = [handle.weighted_sum(one) for handle in ordered]
-        return k + 1, _add_record(k, gradients, transform, tf.zeros([1]), state)
-
-    start = _no_records([handle.weighted_sum(tf.zeros([num_records])) for handle in ordered], num_records)
-    _, (totals, norms, raw) = tf.while_loop(lambda k, _: k < num_records, body, (0, start))
-    squared_norms = norms.stack()
-    return ClippedSum(totals, num_records, core.clip_weights(squared_norms), squared_norms, raw.stack())
 
 
 def _no_records(like, num_records):
@@ -169,17 +156,11 @@ def _add_record(k, gradients, transform, known, state):
     return totals, norms.write(k, squared_norm[0]), raw.write(k, core.squared_norms(record)[0])
 
 
-def _report(others, path, has_graph) -> None:
-    reasons = " ".join(others.values())
+def _report(others, path) -> None:
+    reasons = " ".join(dict.fromkeys(others.values()))
     if path == "ghost":
         raise ValueError(
             'No ghost rule for some variables, and `gradient_path="ghost"` allows nothing else: '
             f'{reasons} Use `gradient_path="auto"` to compute these exactly, if slower.'
-        )
-    if not has_graph:
-        raise ValueError(
-            "Some gradients need every example to be run by itself, which takes a graph, and this loss was computed "
-            f"eagerly: {reasons} Leave out `run_eagerly=True`, or put the training step into a `tf.function` that gets "
-            "the batch as arguments."
         )
     logging.warning("DP gradients of %d variables take the slow path, one example at a time: %s", len(others), reasons)

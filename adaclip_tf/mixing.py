@@ -1,23 +1,13 @@
-"""Finds what makes one example's loss depend on another example, where no per-example bound exists.
+"""Names the layers of a model that private training will refuse, before training.
 
-A layer that computes statistics over the batch (BatchNormalization) lets one example change the gradients
-of all others, and stores un-noised statistics of the data in the model besides. Such models are refused:
-`check_model` lists the layers before training, `check` looks at the graph of the loss during tracing.
+A layer that computes statistics over the batch (BatchNormalization) lets one example change the gradients of all
+others, and stores un-noised statistics of the data in the model besides. This is a convenience, by Keras's own layer types, and
+proves nothing: what counts is `adaclip_tf.proof`, which looks at the graph of the loss in every training step that is traced.
 """
 
 from __future__ import annotations
 
 import tensorflow as tf
-
-from adaclip_tf import isolated
-
-_FIX = (
-    "Differential privacy needs the examples of a batch to stay apart. Replace BatchNormalization by "
-    "LayerNormalization or GroupNormalization, or freeze it (`layer.trainable = False`)."
-)
-_WRITES = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
-_REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "EuclideanNorm")
-
 
 def check_model(model: tf.keras.Model) -> None:
     """Raises ValueError with a line for every layer that private training can't take.
@@ -64,70 +54,3 @@ def check_losses(model: tf.keras.Model) -> None:
         reason = _regularizer(layer)
         if reason:
             raise ValueError(f"Layer {layer.name!r} ({type(layer).__name__}) {reason}")
-
-
-def check(loss: tf.Tensor) -> None:
-    """Raises ValueError if an op on the way to `loss` works across the batch axis. Sees nothing of an eager loss."""
-    if not hasattr(loss, "graph"):
-        return
-    seen, pending = set(), [loss.op]
-    while pending:
-        operation = pending.pop()
-        if operation in seen:
-            continue
-        seen.add(operation)
-        pending.extend(tensor.op for tensor in operation.inputs)
-        if operation.type.startswith("FusedBatchNorm") and operation.get_attr("is_training"):
-            # LayerNormalization uses the same op on a tensor of shape [1, batch * ..., ..., 1].
-            if operation.inputs[0].shape[0] != 1:
-                _refuse(operation, "normalises over the batch")
-        elif operation.type in _REDUCTIONS and _reduces_batch(operation, loss):
-            _refuse(operation, "reduces over the batch axis")
-    _check_memory(loss, seen)
-
-
-def _check_memory(loss, on_the_way) -> None:
-    """Refuses a loss that depends on a variable into which the same step writes what it saw: a stateful layer.
-
-    What an example leaves there reaches the gradients of all batches to come, which no clipping bounds.
-    """
-    read = {op.inputs[0].ref() for op in on_the_way if op.type == "ReadVariableOp"}
-    for operation in loss.graph.get_operations():
-        if operation.type in _WRITES and operation.inputs[0].ref() in read and _from_data(operation.inputs[1].op):
-            raise ValueError(
-                f"The op {operation.name!r} ({operation.type}) keeps what it saw of a batch in a variable on which the "
-                "loss depends, so that an example changes the gradients of later batches. Use stateful=False in "
-                "recurrent layers, and no layer that remembers examples."
-            )
-
-
-def _reduces_batch(operation, loss) -> bool:
-    tensor, axes = operation.inputs[0], tf.get_static_value(operation.inputs[1])
-    if axes is None or tensor.shape.rank in (None, 0) or not tensor.dtype.is_floating:
-        return False
-    if 0 not in {int(axis) % tensor.shape.rank for axis in axes.reshape(-1)}:
-        return False
-    # Only where the first axis can be the batch, and holds data.
-    length, batch = tensor.shape[0], loss.shape[0]
-    return (length is None or length == batch) and _from_data(tensor.op)
-
-
-def _from_data(operation) -> bool:
-    seen, pending = set(), [operation]
-    while pending:
-        op = pending.pop()
-        if op in seen:
-            continue
-        seen.add(op)
-        if isolated.hands_out_examples(op):
-            return True
-        if op.type == "Placeholder" and op.outputs[0].dtype != tf.resource and op.outputs[0].shape.rank != 0:
-            return True
-        if op.type in ("Shape", "Size", "Rank"):
-            continue  # how many examples there are, not what they hold
-        pending.extend(tensor.op for tensor in op.inputs)
-    return False
-
-
-def _refuse(operation, what) -> None:
-    raise ValueError(f"The op {operation.name!r} ({operation.type}) {what}, so that one example changes others. {_FIX}")

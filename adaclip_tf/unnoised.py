@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from adaclip_tf import gradients, replicas
+from adaclip_tf import gradients, proof, replicas
 
 
 class Accumulator:
@@ -18,9 +18,10 @@ class Accumulator:
 
     def __init__(self, specs, accumulation_steps: int):
         self._accumulation_steps = accumulation_steps
-        self._totals = [replicas.local_variable(np.zeros(spec.shape, np.float32), tf.float32) for spec in specs]
-        self._records = replicas.local_variable(0, tf.int64)
-        self._batches = replicas.local_variable(0, tf.int64)
+        zeros = [np.zeros(spec.shape, np.float32) for spec in specs]
+        self._totals = [proof.exempt(replicas.local_variable(zero, tf.float32)) for zero in zeros]
+        self._records = proof.exempt(replicas.local_variable(0, tf.int64))
+        self._batches = proof.exempt(replicas.local_variable(0, tf.int64))
 
     def add(self, batch: gradients.ClippedSum) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
         """Adds a batch. Returns the sums, the number of records, and whether the logical batch is complete."""
@@ -49,7 +50,7 @@ class NonprivateMetrics:
 
     def __init__(self):
         names = ("clip_fraction", "nonfinite_examples", "transformed_norm_mean", "gradient_norm_mean")
-        self._values = {name: tf.Variable(0.0, trainable=False) for name in names}
+        self._values = {name: proof.exempt(tf.Variable(0.0, trainable=False)) for name in names}
 
     def record(self, batch: gradients.ClippedSum) -> None:
         """Notes a batch."""

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_privacy
 
-from adaclip_tf import _validate, core, gradients, isolated, mixing
+from adaclip_tf import _validate, core, gradients, isolated, proof
 from adaclip_tf.base_optimizer import DPOptimizer
 
 _DEFAULTS: dict[str, Any] = {
@@ -360,16 +360,13 @@ class DPQuantileClipSGD(DPOptimizer):
 
 def _fold(loss, var_list, add, start):
     """Folds `add` over the examples' gradients, each from a run of the model on that example alone."""
-    mixing.check(loss)
-    _check_graph(loss)
-    return isolated.for_each_microbatch(loss, var_list, tf.shape(loss)[0], add, start)
+    proven = proof.prove(loss)
+    poison = proven.poison()
 
+    def add_checked(k, gradients, state):
+        return add(k, [gradient + poison for gradient in gradients], state)
 
-def _check_graph(loss) -> None:
-    if isolated.computed_elsewhere(loss):
-        raise ValueError(
-            "This optimizer differentiates the loss several times, which takes a graph: no `run_eagerly=True`."
-        )
+    return isolated.for_each_microbatch(loss, proven.pieces, var_list, tf.shape(loss)[0], add_checked, start)
 
 
 def _like(mean, var_list):

@@ -1,0 +1,58 @@
+"""Training steps for eager loops: traced once, remembered, and run on every batch after that.
+
+Without a graph nothing can be proven about a loss. So eager code hands over a function and its data, and gets the same
+step as a `tf.function` of its own would be.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+_REMEMBERED = 16  # loss functions; a loop that makes a new one for every batch must not fill the memory
+
+
+class Steps:
+    """The steps that one optimizer has traced, by loss function, variables and the layout of the data."""
+
+    def __init__(self) -> None:
+        self._steps: collections.OrderedDict[Any, Callable[..., None]] = collections.OrderedDict()
+
+    def take(self, optimizer: Any, loss: Callable[..., tf.Tensor], variables: Any, data: Sequence[Any]) -> None:
+        """One step of `optimizer` on the losses `loss(*data)`."""
+        if not callable(loss) or not isinstance(data, (tuple, list)):
+            raise ValueError(
+                "With `data`, `loss` must be a function and `data` a tuple of the arrays that it is called with, e.g. "
+                f"`minimize(loss_function, variables, data=(x, y))`; got {type(loss).__name__} and {type(data).__name__}."
+            )
+        variables = list(variables() if callable(variables) else variables)
+        optimizer.build(variables)
+        data = tf.nest.map_structure(_tensor, tuple(data), expand_composites=False)
+        specs = tf.nest.map_structure(_spec, data)
+        key = (loss, tuple(id(variable) for variable in variables), str(specs))
+        if key not in self._steps:
+            step = tf.function(
+                lambda *batch: optimizer.minimize(lambda: loss(*batch), variables),
+                input_signature=specs,
+                autograph=False,
+            )
+            self._steps[key] = step
+            while len(self._steps) > _REMEMBERED:
+                self._steps.popitem(last=False)
+        self._steps[key](*data)
+
+
+def _tensor(value: Any) -> Any:
+    return value if isinstance(value, (tf.RaggedTensor, tf.SparseTensor)) else tf.convert_to_tensor(value)
+
+
+def _spec(tensor: Any) -> Any:
+    """The type of the data, for batches of any size."""
+    if isinstance(tensor, (tf.RaggedTensor, tf.SparseTensor)):
+        return tf.type_spec_from_value(tensor)
+    if tensor.shape.rank == 0:
+        return tf.TensorSpec([], tensor.dtype)
+    return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)
