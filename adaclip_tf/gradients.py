@@ -14,7 +14,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf import _checks, core, ghost, isolated, proof
+from adaclip_tf import _checks, backward, core, ghost, isolated, proof
 
 PATHS = ("auto", "ghost", "jacobian")
 
@@ -56,9 +56,11 @@ def clipped_sum(
     """
     proven = proof.prove(loss)
     num_records = tf.shape(loss)[0] if num_microbatches is None else _whole_microbatches(loss, num_microbatches)
+    size = 1 if num_microbatches is None else tf.math.floordiv(tf.shape(loss)[0], num_records)
+    passed = backward.run(loss, variables, tape, size)
     handles, others = {}, dict.fromkeys(range(len(variables)), "")
     if path != "jacobian":
-        handles, others = _ghost_handles(loss, variables, tape, num_records, num_microbatches, proven)
+        handles, others = _ghost_handles(passed, num_records, proven)
         if others:
             _report(others, path)
 
@@ -71,7 +73,7 @@ def clipped_sum(
     totals: dict[int, tf.Tensor] = {}
     squared_norms = known
     if others:
-        totals, squared_norms, more = _isolated(loss, proven, variables, transform, sorted(others), known, num_records)
+        totals, squared_norms, more = _isolated(passed, proven, transform, sorted(others), known, num_records)
         raw += more
     weights = core.clip_weights(squared_norms)
     for index, handle in handles.items():
@@ -89,14 +91,12 @@ def _whole_microbatches(loss, num_microbatches):
         return tf.identity(tf.constant(num_microbatches))
 
 
-def _ghost_handles(loss, variables, tape, num_records, num_microbatches, proven):
+def _ghost_handles(passed, num_records, proven):
     """The handles of the variables that have a rule, and the reasons why the others have none."""
+    gradients, variables = passed.gradients, passed.variables
     if proven.unproven is not None:
         return {}, dict.fromkeys(range(len(variables)), f"{proven.unproven}.")
-    size = 1 if num_microbatches is None else tf.math.floordiv(tf.shape(loss)[0], num_records)
-    seed = tf.identity(tf.fill(tf.shape(loss), 1.0 / tf.cast(size, loss.dtype)))
-    gradients = tape.gradient(loss, list(variables), output_gradients=seed)
-    plan = ghost.analyse(gradients, variables, seed, num_microbatches=num_records)
+    plan = ghost.analyse(gradients, variables, passed.seed, num_microbatches=num_records)
     handles, others = {}, dict(plan.unrecognised)
     for index, gradient in enumerate(gradients):
         if gradient is None:
@@ -127,16 +127,18 @@ class _NoGradient:
         return tf.zeros(self._shape)
 
 
-def _isolated(loss, proven, variables, transform, indices, known, num_records):
+def _isolated(passed, proven, transform, indices, known, num_records):
     """Of the variables in `indices`: sum_k u_k, |w_k|^2 with what the others add to it (`known`), and |g_k|^2."""
     part = core.Transform([transform.center[i] for i in indices], [transform.scale[i] for i in indices])
-    chosen = [variables[i] for i in indices]
+    chosen = passed._replace(
+        gradients=[passed.gradients[i] for i in indices], variables=[passed.variables[i] for i in indices]
+    )
 
     def consume(k, gradients, state):
         return _add_record(k, gradients, part, tf.gather(known, [k]), state)
 
-    start = _no_records(chosen, num_records)
-    totals, norms, raw = isolated.for_each_microbatch(loss, proven.pieces, chosen, num_records, consume, start)
+    start = _no_records(chosen.variables, num_records)
+    totals, norms, raw = isolated.for_each_microbatch(chosen, proven.pieces, num_records, consume, start)
     return dict(zip(indices, totals)), norms.stack(), raw.stack()
 
 

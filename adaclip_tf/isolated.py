@@ -6,12 +6,15 @@ layers, and the fallback for what `adaclip_tf.proof` or the ghost rules do not k
 Why not `tape.jacobian`. There the gradient of example k is taken through the whole batch, with zeros
 for the upstream gradient of all other examples. One example with an infinite input then spoils every
 other one (0 * inf = NaN), all of them would have to be dropped, and adding that single example would
-move the sum by up to B instead of 1. Here the part of the graph between the data and the loss is
-copied into a loop and run on one microbatch at a time, so that record k is a function of microbatch k
+move the sum by up to B instead of 1. Here the part of the graph between the data and the gradients, forwards and
+backwards, is copied into a loop and run on one microbatch at a time, so that record k is a function of microbatch k
 alone, and nothing that any other example holds can reach it.
 
-That all data is cut into examples is what `proof.Proof.pieces` promises: dense, ragged and sparse inputs are, anything else
-that may hold data is refused.
+Why the backward pass is copied too, and not made anew from the copied loss: a custom gradient is a Python function that
+holds on to tensors of the forward pass, those of the whole batch.
+
+That all data is cut into examples is what `proof.Proof.pieces` promises: dense, ragged and sparse inputs are, anything
+else that may hold data is refused.
 """
 
 from __future__ import annotations
@@ -23,12 +26,12 @@ import tensorflow as tf
 from tensorflow.python.util import object_identity
 
 from adaclip_tf import proof
+from adaclip_tf.backward import Backward
 
 
 def for_each_microbatch(
-    loss: tf.Tensor,
+    backward: Backward,
     pieces: Sequence[proof.Piece],
-    variables: Sequence[tf.Variable],
     num_microbatches: tf.Tensor,
     consume: Callable[[tf.Tensor, list[tf.Tensor], Any], Any],
     state: Any,
@@ -36,9 +39,9 @@ def for_each_microbatch(
     """Folds `consume(k, gradients of microbatch k, state) -> state` over all microbatches.
 
     Args:
-      loss: shape [batch], a tensor of the current graph, one entry per example.
+      backward: the loss and its gradients, tensors of the current graph. A variable the loss does not depend on has
+        gradient 0.
       pieces: the data that the loss depends on, `proof.prove(loss).pieces`.
-      variables: what to differentiate by. A variable the loss does not depend on has gradient 0.
       num_microbatches: how many microbatches of consecutive examples there are.
       consume: gets dense float32 gradients of the microbatch's mean loss.
       state: a structure of tensors, what `consume` gets first.
@@ -46,6 +49,9 @@ def for_each_microbatch(
     Returns:
       The last state.
     """
+    if not pieces:
+        raise ValueError(f"The loss does not depend on any data that enters this graph; {proof.PASS}")
+    loss = backward.loss
     batch_size = tf.shape(loss)[0]
     microbatch_size = tf.math.floordiv(batch_size, tf.maximum(num_microbatches, 1))
     # Shapes that were fixed when the graph was made may be baked into it as constants; such a graph runs on
@@ -56,18 +62,25 @@ def for_each_microbatch(
         rows = k * microbatch_size + tf.range(microbatch_size)
         if whole_batches:
             rows = tf.tile(rows, [num_microbatches])
-        copied_loss = _copy(loss, pieces, rows)
-        mean_loss = tf.reduce_mean(tf.cast(copied_loss, tf.float32)[:microbatch_size])
-        handles = [tf.compat.v1.get_default_graph().capture(variable.handle) for variable in variables]
-        gradients = [
-            tf.zeros(variable.shape) if gradient is None else tf.cast(tf.convert_to_tensor(gradient), tf.float32)
-            for gradient, variable in zip(tf.gradients(mean_loss, handles), variables)
-        ]
+        copy = _Copy(backward, pieces, rows)
+        copied_loss = copy(loss)
         poison = _poison(copied_loss, tf.size(rows))
-        return k + 1, consume(k, [gradient + poison for gradient in gradients], state)
+        first = tf.cast(tf.range(tf.size(copied_loss)) < microbatch_size, loss.dtype)  # repetitions do not count
+        seed = first / tf.cast(tf.maximum(microbatch_size, 1), loss.dtype) + tf.cast(poison, loss.dtype)
+        copy.replace(backward.seed, tf.ensure_shape(seed, backward.seed.shape))
+        gradients = tf.nest.map_structure(copy, backward.gradients, expand_composites=True)
+        dense = [_dense(gradient, v.shape) + poison for gradient, v in zip(gradients, backward.variables)]
+        return k + 1, consume(k, dense, state)
 
     _, state = tf.while_loop(lambda k, _: k < num_microbatches, body, (0, state), parallel_iterations=8)
     return state
+
+
+def _dense(gradient: Any, shape: tf.TensorShape) -> tf.Tensor:
+    if gradient is None:
+        return tf.zeros(shape)
+    # A loop's gradient may have forgotten its shape.
+    return tf.ensure_shape(tf.cast(tf.convert_to_tensor(gradient), tf.float32), shape)
 
 
 def _poison(copied_loss: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
@@ -81,45 +94,66 @@ def _poison(copied_loss: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         return tf.where(holds, 0.0, float("nan"))
 
 
-def _copy(loss: tf.Tensor, pieces: Sequence[proof.Piece], rows: tf.Tensor) -> tf.Tensor:
-    """Copies the ops that lead from `pieces` to `loss` into the current graph, fed with the examples `rows` instead."""
-    graph = tf.compat.v1.get_default_graph()
-    copies = object_identity.ObjectIdentityDictionary()
-    for external, internal in getattr(loss.graph, "captures", []):
-        copies[internal] = external  # variables above all: captured anew, under the handle they are known by
-    for piece in pieces:
-        for tensor, taken in zip(piece.tensors, piece.take(rows)):
-            copies[tensor] = taken
-    needed = _ancestors(loss.op, stop={tensor.op for piece in pieces for tensor in piece.tensors})
-    # A graph lists its ops in the order they were made, inputs first.
-    for operation in [op for op in loss.graph.get_operations() if op in needed]:
+class _Copy:
+    """Copies tensors, with all that they need, into the current graph, where they see the examples `rows` alone."""
+
+    def __init__(self, backward: Backward, pieces: Sequence[proof.Piece], rows: tf.Tensor):
+        self._graph = tf.compat.v1.get_default_graph()
+        self._copies = object_identity.ObjectIdentityDictionary()
+        for external, internal in getattr(backward.loss.graph, "captures", []):
+            self.replace(internal, external)  # variables above all: captured anew, under the handle they are known by
+        self._entries = {tensor.op for piece in pieces for tensor in piece.tensors}
+        for piece in pieces:
+            for tensor, taken in zip(piece.tensors, piece.take(rows)):
+                self.replace(tensor, taken)
+
+    def replace(self, tensor: tf.Tensor, copy: tf.Tensor) -> None:
+        """Whoever needs `tensor` gets `copy`."""
+        self._copies[tensor] = copy
+
+    def __call__(self, tensor: tf.Tensor | None) -> tf.Tensor | None:
+        if tensor is None:
+            return None
+        if tensor not in self._copies:
+            for operation in self._needed(tensor.op):
+                self._copy(operation)
+        return self._copied(tensor)
+
+    def _needed(self, target: tf.Operation) -> list[tf.Operation]:
+        """The ops that lead to `target` and have no copy yet, each behind what it needs itself."""
+        ordered: list[tf.Operation] = []
+        seen: set[tf.Operation] = set()
+        pending = [(target, False)]
+        while pending:
+            op, is_ready = pending.pop()
+            if is_ready:
+                ordered.append(op)
+            elif op not in seen and op not in self._copies and op not in self._entries:
+                seen.add(op)
+                pending.append((op, True))
+                pending.extend((tensor.op, False) for tensor in op.inputs if tensor not in self._copies)
+                pending.extend((other, False) for other in op.control_inputs)
+        return ordered
+
+    def _copy(self, operation: tf.Operation) -> None:
         if operation.type == "Placeholder":
-            continue
-        waits = [copies[op] for op in operation.control_inputs if op in copies]
+            return
+        waits = [self._copies[op] for op in operation.control_inputs if op in self._copies]
         with tf.control_dependencies(waits), tf.device(operation.device):
-            copy = graph.create_op(
+            copy = self._graph.create_op(
                 operation.type,
-                [copies.get(tensor, tensor) for tensor in operation.inputs],
+                [self._copied(tensor) for tensor in operation.inputs],
                 [tensor.dtype for tensor in operation.outputs],
                 attrs={key: value for key, value in operation.node_def.attr.items() if key != "_class"},
                 name=operation.name,
             )
-        # Calls of functions (Keras's LSTM is one) carry their gradient with them.
-        copy._gradient_function = operation._gradient_function
-        copies[operation] = copy
+        self._copies[operation] = copy
         for tensor, copied in zip(operation.outputs, copy.outputs):
-            copies[tensor] = copied
-    return copies[loss]
+            self._copies[tensor] = copied
 
-
-def _ancestors(operation: tf.Operation, stop: set[tf.Operation]) -> set[tf.Operation]:
-    """`operation` and all that it needs, short of the ops in `stop`."""
-    found, pending = set(), [operation]
-    while pending:
-        op = pending.pop()
-        if op in found or op in stop:
-            continue
-        found.add(op)
-        pending.extend(tensor.op for tensor in op.inputs)
-        pending.extend(op.control_inputs)
-    return found
+    def _copied(self, tensor: tf.Tensor) -> tf.Tensor:
+        if tensor in self._copies:
+            return self._copies[tensor]
+        if tensor.op.type == "Placeholder":
+            return tensor  # a scalar argument, the same for all examples
+        raise ValueError(f"The op {tensor.op.name!r} ({tensor.op.type}) can't be run on one example at a time.")

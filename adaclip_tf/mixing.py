@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+
 def check_model(model: tf.keras.Model) -> None:
     """Raises ValueError with a line for every layer that private training can't take.
 

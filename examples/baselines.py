@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_privacy
 
-from adaclip_tf import _validate, core, gradients, isolated, proof
+from adaclip_tf import _validate, backward, core, gradients, isolated, proof
 from adaclip_tf.base_optimizer import DPOptimizer
 
 _DEFAULTS: dict[str, Any] = {
@@ -130,7 +130,6 @@ class DPPerLayerClipSGD(DPOptimizer):
 
     def _private_gradients(self, loss, var_list, tape):
         del tape
-        _check_graph(loss)
         groups = layers(self._specs)
         clip = core.FixedClip(self.l2_norm_clip)
         total: dict[int, tf.Tensor] = {}
@@ -203,7 +202,6 @@ class DPPerCoordinateClipSGD(DPOptimizer):
         super().__init__(choice, learning_rate, momentum, nesterov, name=name, **{**_DEFAULTS, **arguments})
 
     def _private_gradients(self, loss, var_list, tape):
-        del tape
         transform = self._choice.transform((), self._specs)
 
         def add(k, gradients, totals):
@@ -212,7 +210,7 @@ class DPPerCoordinateClipSGD(DPOptimizer):
             clipped = [tf.clip_by_value(number, -self.value_clip, self.value_clip) for number in numbers]
             return [total + clip for total, clip in zip(totals, clipped)]
 
-        total = _fold(loss, var_list, add, [tf.zeros(spec.shape) for spec in self._specs])
+        total = _fold(backward.run(loss, var_list, tape), add, [tf.zeros(spec.shape) for spec in self._specs])
         total = [tensor / scale for tensor, scale in zip(total, transform.scale)]
         mean = self._publish((), transform, total, tf.shape(loss)[0])
         return _like(mean, var_list), tf.constant(True)
@@ -325,7 +323,6 @@ class DPQuantileClipSGD(DPOptimizer):
             )
 
     def _private_gradients(self, loss, var_list, tape):
-        del tape
         values = [variable.value() for variable in self._query_variables]
         state = tf.nest.pack_sequence_as(self._query_template, values)
         params = self._query.derive_sample_params(state)
@@ -337,7 +334,7 @@ class DPQuantileClipSGD(DPOptimizer):
             return self._query.accumulate_record(params, sample, record)
 
         start = self._query.initial_sample_state([tf.zeros(spec.shape) for spec in self._specs])
-        sample = _fold(loss, var_list, add, start)
+        sample = _fold(backward.run(loss, var_list, tape), add, start)
         noised, state, _ = self._query.get_noised_result(sample, state)
         mean = [total / self.expected_batch_size for total in noised]
         for variable, value in zip(self._query_variables, tf.nest.flatten(state)):
@@ -358,15 +355,15 @@ class DPQuantileClipSGD(DPOptimizer):
         return {**super().get_config(), **{name: getattr(self, name) for name in own}}
 
 
-def _fold(loss, var_list, add, start):
+def _fold(passed, add, start):
     """Folds `add` over the examples' gradients, each from a run of the model on that example alone."""
-    proven = proof.prove(loss)
+    proven = proof.prove(passed.loss)
     poison = proven.poison()
 
     def add_checked(k, gradients, state):
         return add(k, [gradient + poison for gradient in gradients], state)
 
-    return isolated.for_each_microbatch(loss, proven.pieces, var_list, tf.shape(loss)[0], add_checked, start)
+    return isolated.for_each_microbatch(passed, proven.pieces, tf.shape(passed.loss)[0], add_checked, start)
 
 
 def _like(mean, var_list):

@@ -27,7 +27,7 @@ known to keep examples apart, and when. What is not in the table is not proven. 
 
 from adaclip_tf.proof import calls, contractions, elementwise, shapes  # noqa: F401  (they fill the table)
 from adaclip_tf.proof.memory import exempt, privatised
-from adaclip_tf.proof.sources import Piece
+from adaclip_tf.proof.sources import PASS, Piece
 from adaclip_tf.proof.verdict import Proof, prove
 
-__all__ = ["Piece", "Proof", "exempt", "privatised", "prove"]
+__all__ = ["PASS", "Piece", "Proof", "exempt", "privatised", "prove"]

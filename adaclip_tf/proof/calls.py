@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf.proof import memory
-from adaclip_tf.proof.labels import EVERYWHERE, Lost, Public, Rows, Sizes, Summed, Unproven
+from adaclip_tf.proof.labels import EVERYWHERE, Lost, Public, Rows, Sizes, Unproven
 from adaclip_tf.proof.walk import CALLS, PUBLIC, SIZE_ARGUMENTS, Listed, Walk, describe, entry
 
 _ROUNDS = 4  # after which a loop whose labels still change counts as not followed
@@ -87,9 +87,6 @@ def _branches(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
         results = [_outputs(_inside(walk, graph, list(op.inputs)[1:], labels[1:])) for graph in graphs]
     except (Unproven, AttributeError, ValueError) as error:
         return _unfollowed(op, labels, str(error))
-    if isinstance(condition, (Summed, Sizes)) or (isinstance(condition, Lost) and condition.mixing):
-        why = condition.reason if not isinstance(condition, Sizes) else "the number of examples"
-        return Lost(f"{describe(op)} branches on what the whole batch decides: {why}", mixing=True)
     if not isinstance(condition, Public):
         return Lost(f"{describe(op)} branches on data")
     return [_agreed(op, pair) for pair in zip(*results)]
@@ -127,9 +124,7 @@ def _loop(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
         return _unfollowed(op, labels, str(error))
     if isinstance(goes_on, Public) or not _depends(labels):
         return current
-    mixing = isinstance(goes_on, (Summed, Sizes)) or (isinstance(goes_on, Lost) and goes_on.mixing)
-    what = "what the whole batch decides" if mixing else "data"
-    return Lost(f"{describe(op)} goes on as long as {what}", mixing)
+    return Lost(f"{describe(op)} goes on for as long as data says")
 
 
 def _constant_arguments(body: tf.Graph) -> set[int]:

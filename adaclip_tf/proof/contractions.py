@@ -22,7 +22,7 @@ from adaclip_tf.proof.walk import Labels, Walk, describe, entry
 
 def summed(op: tf.Operation, *labels: Label) -> Summed:
     checks = frozenset().union(*(label.checks for label in labels if isinstance(label, Rows)))
-    return Summed(f"{describe(op)} reduces over the batch axis, so that one example changes others", checks)
+    return Summed(f"{describe(op)} reduces over the batch axis", checks)
 
 
 def _reduced_axes(walk: Walk, op: tf.Operation) -> tuple[set[int], set[int]]:

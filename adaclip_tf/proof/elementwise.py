@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from adaclip_tf.proof.labels import EVERYWHERE, Public, Rows, Unproven, rank
+from adaclip_tf.proof.sizes import Count
 from adaclip_tf.proof.walk import Labels, Walk, entry, public
 
 _LARGE = 1_000_000  # constants beyond this size are not looked at
@@ -39,8 +40,7 @@ _RANDOM = (
     "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "StatelessRandomUniform",
     "StatelessRandomUniformV2", "StatelessRandomNormal", "StatelessRandomNormalV2", "StatelessTruncatedNormal",
     "StatelessTruncatedNormalV2", "StatelessRandomUniformInt", "StatelessRandomUniformIntV2",
-    "StatelessRandomUniformFullInt", "StatelessRandomUniformFullIntV2", "StatefulUniform", "StatefulUniformInt",
-    "StatefulUniformFullInt", "StatefulStandardNormalV2", "StatefulTruncatedNormal",
+    "StatelessRandomUniformFullInt", "StatelessRandomUniformFullIntV2",
 )
 # fmt: on
 
@@ -58,11 +58,21 @@ def joined(labels: Sequence[Rows], axes: Sequence[int]) -> Rows:
 
 
 def meets(walk: Walk, tensor: tf.Tensor, label: Any, axis: int) -> None:
-    """Whether something public may meet the examples along its `axis`: only if it is the same for all of them."""
-    del walk
+    """Whether something public may meet the examples along its `axis`: only if it is the same for all of them.
+
+    Nor may another of its axes be as long as there are examples: what is added up along it would depend on their number.
+    """
+    if label.counted:
+        not_counted(walk.sizes.extents(tensor), axis)
     if axis < 0 or tensor.shape[axis] == 1 or is_uniform(tensor, label, axis):
         return
     raise Unproven(f"gives examples values of {tensor.op.name!r} by their place in the batch")
+
+
+def not_counted(extents: list[Any] | None, axis: int) -> None:
+    """Raises unless all extents but that of `axis` are known not to depend on the number of examples."""
+    if extents is None or any(isinstance(extent, Count) for i, extent in enumerate(extents) if i != axis):
+        raise Unproven("has another axis that is as long as there are examples")
 
 
 def is_uniform(tensor: tf.Tensor, label: Public, axis: int) -> bool:
@@ -150,6 +160,8 @@ def _constant(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
 
 
 @public("Fill", *_RANDOM, sizes=[0])
+@public("StatefulUniform", "StatefulUniformInt", "StatefulUniformFullInt", "StatefulStandardNormalV2", sizes=[2])
+@public("RngReadAndSkip", sizes=[2])
 @public("ZerosLike", "OnesLike")
 def _alike(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     """One number everywhere, or independent draws of one distribution."""
@@ -170,9 +182,8 @@ def _public_elementwise(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     for tensor, label in zip(op.inputs, labels):
         offset = result.shape.rank - tensor.shape.rank
         for axis in range(tensor.shape.rank):
-            if not label.is_uniform(axis) and (tensor.shape[axis] != 1 or result.shape[axis + offset] == 1):
-                if tensor.shape[axis] != 1:
-                    axes.discard(axis + offset)
+            if not label.is_uniform(axis) and tensor.shape[axis] != 1:
+                axes.discard(axis + offset)
     return Public(frozenset(axes))
 
 
@@ -191,16 +202,29 @@ def _stretched(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
 
 
 @public("Reshape", sizes=[1])
-@public("Transpose", "Squeeze", "Slice", "StridedSlice", "GatherV2", "Pack", "ConcatV2", "ReverseV2", "Roll")
+@public("Transpose", "Squeeze", "Slice", "StridedSlice", "GatherV2", "ReverseV2", "Roll")
 @public("Unpack", "Split", "SplitV", "Sum", "Mean", "Max", "Min", "Prod", "ResourceGather", "OneHot")
 def _rearranged(walk: Walk, op: tf.Operation, labels: Labels) -> Any:
     """Zeros, or independent draws, stay such however they are rearranged. So do their sums."""
     del walk
     tensor = 1 if op.type == "Split" else 0
     alike = op.type not in ("OneHot", "ResourceGather", "GatherV2") and labels[tensor].uniform is None
-    if op.type in ("Pack", "ConcatV2"):
-        alike = len(op.inputs) <= 2 and alike
     return [EVERYWHERE if alike or result.shape.rank == 0 else Public() for result in op.outputs]
+
+
+@public("ConcatV2", "Pack")
+def _side_by_side(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    """Uniform along the other axes, where all parts are."""
+    total = rank(op.outputs[0])
+    is_pack = op.type == "Pack"
+    parts = labels if is_pack else labels[:-1]
+    along = [op.get_attr("axis")] if is_pack else walk.sizes.integers(op.inputs[-1])
+    if along is None:
+        return Public()
+    new = along[0] % total
+    inner = range(total - 1) if is_pack else range(total)
+    axes = {a for a in inner if all(p.is_uniform(a) or t.shape[a] == 1 for p, t in zip(parts, op.inputs))}
+    return Public(frozenset(a + (a >= new) for a in axes) if is_pack else frozenset(axes - {new}))
 
 
 @public("MatMul")

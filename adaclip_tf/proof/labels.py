@@ -31,9 +31,11 @@ class Public:
         Along these the tensor may meet the examples, since it does not matter which place an example has. Along any
         other axis it would say something else to the first example than to the second, and who is the second changes
         when the first one leaves.
+      counted: whether its extents may depend on N. Only the axis that meets the examples may.
     """
 
     uniform: frozenset[int] | None = frozenset()
+    counted: bool = False
 
     def is_uniform(self, axis: int) -> bool:
         return self.uniform is None or axis in self.uniform

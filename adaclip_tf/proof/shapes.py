@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf.proof import elementwise
-from adaclip_tf.proof.labels import Public, Rows, Unproven, rank
+from adaclip_tf.proof.labels import Public, Rows, Sizes, Unproven, rank
 from adaclip_tf.proof.sizes import Count, known_product
 from adaclip_tf.proof.walk import Labels, Walk, describe, entry
 
@@ -43,6 +43,7 @@ def _reshape(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     if unknown:
         return _same_front(label, before, after)
     axis = _axis_after(after, front)
+    elementwise.not_counted(after, axis)
     if isinstance(after[axis], Count) and after[axis].multiple is not None:
         return dataclasses.replace(label, axis=axis, rows=after[axis].multiple)
     behind, unknown_behind = known_product(before[label.axis + 1 :])
@@ -129,13 +130,22 @@ def _transpose(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
 
 @entry("BroadcastTo", sizes=[1])
 def _broadcast_to(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    label = only_first(labels)
-    return elementwise.shifted(label, rank(op.outputs[0]) - rank(op.inputs[0]))
+    label = elementwise.shifted(only_first(labels), rank(op.outputs[0]) - rank(op.inputs[0]))
+    _fixed(walk, op.inputs[1], labels[1], label.axis)
+    return label
+
+
+def _fixed(walk: Walk, sizes: tf.Tensor, label: Any, axis: int) -> None:
+    """Raises if a vector of sizes lets another axis than `axis` depend on the number of examples."""
+    if isinstance(label, Sizes):
+        symbols = walk.sizes.symbols(sizes)
+        elementwise.not_counted(None if symbols is None else list(symbols.ravel()), axis)
 
 
 @entry("Tile", sizes=[1])
 def _tile(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     label = only_first(labels)
+    _fixed(walk, op.inputs[1], labels[1], label.axis)
     multiples = walk.sizes.symbols(op.inputs[1])
     return _kept(walk, op, label, None if multiples is None else multiples[label.axis] == 1)
 
@@ -150,6 +160,8 @@ def _pad(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
 @entry("Slice", sizes=[1, 2])
 def _slice(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     label = only_first(labels)
+    _fixed(walk, op.inputs[1], labels[1], label.axis)
+    _fixed(walk, op.inputs[2], labels[2], label.axis)
     begin, size = walk.sizes.symbols(op.inputs[1]), walk.sizes.symbols(op.inputs[2])
     whole = None
     if begin is not None and size is not None:
@@ -218,6 +230,8 @@ def _strided_slice(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     taken = _StridedSlice(op, begin, end, strides, op.inputs[0].shape)
     if not taken.whole[label.axis]:
         raise Unproven("takes some of the examples")
+    for position in (1, 2):  # one entry per entry of the slice's specification; that of the examples is masked
+        _fixed(walk, op.inputs[position], labels[position], label.axis)
     return dataclasses.replace(label, axis=taken.output[label.axis])
 
 
@@ -314,6 +328,8 @@ def _gather(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
         if table.axis < shared and indices.axis < shared:
             return elementwise.joined([table, indices], [table.axis, indices.axis])
         raise Unproven("looks up rows of the batch that data chooses")
+    if isinstance(indices, Public) and indices.counted:
+        raise Unproven("looks up as many entries as there are examples")
     if isinstance(table, Rows):
         if table.axis < shared:
             elementwise.meets(walk, op.inputs[1], indices, table.axis)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from adaclip_tf.proof.labels import Rows
+from adaclip_tf.proof.labels import Public, Rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,17 +112,16 @@ class Evaluator:
         label = self._label(tensor)
         if isinstance(label, Rows) and dims[label.axis] is None:
             dims[label.axis] = Count(None if label.rows is None else label.rows * label.outer)
-        elif not isinstance(label, Rows):
-            requested = self._requested_shape(tensor)
-            if requested is not None and len(requested) == len(dims):
-                dims = [r if d is None else d for d, r in zip(dims, requested)]
+        elif isinstance(label, Public) and label.counted:
+            requested = self._requested_shape(tensor) or [Count(None)] * len(dims)
+            dims = [r if d is None else d for d, r in zip(dims, requested)]
         return dims
 
     def _requested_shape(self, tensor: tf.Tensor) -> list[Any] | None:
         """What fill, broadcast and random ops were asked for."""
-        position = {"Fill": 0, "BroadcastTo": 1, "RandomUniform": 0, "RandomStandardNormal": 0}.get(tensor.op.type)
+        position = {"BroadcastTo": 1, "Fill": 0}.get(tensor.op.type, 0 if "Random" in tensor.op.type else None)
         symbols = None if position is None else self.symbols(tensor.op.inputs[position])
-        return None if symbols is None else list(symbols.ravel())
+        return None if symbols is None or symbols.size != tensor.shape.rank else list(symbols.ravel())
 
     def symbols(self, tensor: tf.Tensor) -> np.ndarray | None:
         """The entries of an integer tensor as an object array of symbols, or None."""

@@ -47,9 +47,7 @@ class Proof:
             raise ValueError(f"The loss does not depend on any data that enters this graph; {sources.PASS}")
 
     def _refuse_mixing(self, label: Any) -> None:
-        if isinstance(label, Summed):
-            raise ValueError(f"{_sentence(label.reason)}. {_FIX}")
-        if isinstance(label, Lost) and label.mixing:
+        if isinstance(label, Summed) or (isinstance(label, Lost) and label.mixing):
             raise ValueError(f"{_sentence(label.reason)}, so that one example changes others. {_FIX}")
         if isinstance(label, Sizes):
             raise ValueError(f"The loss depends on how many examples the batch has. {_FIX}")

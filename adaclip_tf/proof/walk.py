@@ -8,6 +8,7 @@ output depends on parts k of the `Rows` inputs only. An op that is not in the ta
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -155,6 +156,15 @@ class Walk:
             return labels[0] if op.type == "Identity" else self._entry(op, labels)
         if counted and any(isinstance(label, Sizes) for label in values):
             return self._from_sizes(op)
+        result = self._public(op, labels)
+        if counted or any(isinstance(label, Public) and label.counted for label in labels):
+            per_output = result if isinstance(result, list) else [result] * len(op.outputs)
+            return [
+                dataclasses.replace(label, counted=True) if isinstance(label, Public) else label for label in per_output
+            ]
+        return result
+
+    def _public(self, op: tf.Operation, labels: list[Any]) -> Any:
         if op.type in PUBLIC:
             return PUBLIC[op.type](self, op, labels)
         if not memory.is_repeatable(op):
@@ -166,7 +176,7 @@ class Walk:
             if isinstance(label, Summed):
                 raise Unproven(f"brings examples together: {label.reason}", mixing=True)
             if isinstance(label, Sizes):
-                raise Unproven("depends on how many examples the batch has, so that one example changes others", True)
+                raise Unproven("depends on how many examples the batch has", mixing=True)
         return self._entry(op, labels)
 
     def _entry(self, op: tf.Operation, labels: list[Any]) -> Any:
