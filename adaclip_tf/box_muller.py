@@ -44,8 +44,9 @@ def normals(words: tf.Tensor, angles: tf.Tensor) -> tf.Tensor:
     Returns:
       [2 n], float32: the n cosines, then the n sines.
 
-    >>> normals(tf.constant([0], tf.uint64), tf.constant([0])).numpy().round(4).tolist()
-    [9.4926, 0.0]
+    >>> cosine, sine = normals(tf.constant([0], tf.uint64), tf.constant([0]))
+    >>> print(f"{cosine:.4f} {sine:.4f}")
+    9.4926 0.0000
     """
     u = tf.cast(words, tf.float64) * _TO_U + _HALF
     radius = tf.sqrt(-2.0 * tf.cast(tf.math.log(u), tf.float32))

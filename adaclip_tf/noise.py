@@ -49,7 +49,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -123,22 +123,21 @@ class NoiseSource:
         self._own()
         shapes = [_known_shape(shape) for shape in shapes]
         starts, blocks = layout([shape.num_elements() for shape in shapes], self._terms)
-        key, counters = self._take(starts, blocks)
-        return [self._normal(shape, key, counters[index]) for index, shape in enumerate(shapes)]
+        key, counters = self._take(starts.ravel(), blocks)
+        own = iter(tf.unstack(counters))  # in the order of variables, terms, radii before angles
+        return [self._normal(shape, key, own) for shape in shapes]
 
-    def _take(self, starts: np.ndarray, blocks: int) -> tuple[tf.Tensor, list[Any]]:
-        """The key, and counters (radii, angles) at `starts` within the next `blocks`, which no other call gets."""
+    def _take(self, starts: np.ndarray, blocks: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """The key, and the counters at each of `starts` within the next `blocks`, which no other call gets."""
         # Reading and moving on in one op: with two, threads could read the same counter.
         state = tf.raw_ops.RngReadAndSkip(
             resource=self._state.handle, alg=_PHILOX, delta=tf.constant(blocks, dtype=tf.uint64)
         )
         low, high, key = tf.unstack(tf.bitcast(state, tf.uint64))
-        flat = iter(tf.unstack(_advance(low, high, starts.ravel())))
-        counters = [[(next(flat), next(flat)) for _ in range(self._terms)] for _ in starts]
-        return key[tf.newaxis], counters
+        return key[tf.newaxis], _advance(low, high, starts)
 
-    def _normal(self, shape: tf.TensorShape, key: tf.Tensor, counters: list[Any]) -> tf.Tensor:
-        draws = [_draw(shape, key, radii, angles) for radii, angles in counters]
+    def _normal(self, shape: tf.TensorShape, key: tf.Tensor, counters: Iterator[tf.Tensor]) -> tf.Tensor:
+        draws = [_draw(shape, key, radii=next(counters), angles=next(counters)) for _ in range(self._terms)]
         if self._terms == 1:
             return draws[0]
         return tf.add_n(draws) / math.sqrt(self._terms)
