@@ -24,7 +24,12 @@ carry. So (call, variable, term, pair of numbers) and (block, words of it) corre
 come round, after 2^120 blocks: 4e19 years at 10^9 a second. Eager mode, graphs, XLA and GPUs use counters alike: block
 k of an op that starts at counter c has counter c + k.
 
-What Philox is not: a cipher with a proof. See docs/security.md.
+What can be worked back. Whoever has a whole block and a key can undo Philox's rounds: from known blocks, trying 2^64
+keys would do. So no whole block is shown. Two numbers in float32 show some 25 of their radius's 64 bits and 25 of
+their angle's 32, and the latter would be most of a block of four angles. Each angle is therefore masked (XOR) with the
+lower 32 bits of its radius, which do not show: it stays uniform and independent of the radius. Then some 78 bits of a
+block of radii are unknown, and all of a block of angles: to guess them is no shorter than to guess the 64 secret bits
+of the counter, which with the key makes 2^128 again. An argument against this one way, no proof: docs/security.md.
 
 A draw is one of Box and Muller's two numbers from 96 random bits (`adaclip_tf.box_muller`): it reaches 9.49 standard
 deviations. `terms=n` adds up n draws and divides by sqrt(n).
@@ -190,7 +195,10 @@ def _advance(low: tf.Tensor, high: tf.Tensor, by: np.ndarray) -> tf.Tensor:
 def _draw(shape: tf.TensorShape, key: tf.Tensor, radii: tf.Tensor, angles: tf.Tensor) -> tf.Tensor:
     size = shape.num_elements()
     pairs = _ceil(size, 2)
-    draws = box_muller.normals(_words(pairs, key, radii, tf.uint64), _words(pairs, key, angles, tf.int32))
+    words = _words(pairs, key, radii, tf.uint64)
+    mask = tf.cast(words, tf.uint32)  # their lower halves
+    masked = tf.bitwise.bitwise_xor(_words(pairs, key, angles, tf.uint32), mask)
+    draws = box_muller.normals(words, tf.bitcast(masked, tf.int32))
     return tf.reshape(draws if size == 2 * pairs else draws[:size], shape)
 
 

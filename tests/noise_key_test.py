@@ -55,8 +55,9 @@ def _explanations(seen, size, known=0, window=0, rounding=1e-5):
         k = position % pairs  # its radius is the k-th word of 64 bits, its angle the k-th word of 32 bits
         radius = philox.block(key, np.uint64(k // 2), high)
         angle = philox.block(key, np.uint64(-(-pairs // 2) + k // 4), high)[k % 4]
-        radius = radius[k % 2 * 2] | radius[k % 2 * 2 + 1] << np.uint64(32)
-        fits &= np.abs(philox.normals(radius, angle)[position // pairs] - number) < rounding
+        low, high_half = radius[k % 2 * 2 : k % 2 * 2 + 2]
+        numbers = philox.normals(low | high_half << np.uint64(32), angle ^ low)
+        fits &= np.abs(numbers[position // pairs] - number) < rounding
     return [known | int(candidate) << window for candidate in CANDIDATES[fits]]
 
 

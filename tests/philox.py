@@ -46,8 +46,8 @@ def normals(radius_words, angle_words):
 
 
 def draws(key, counter, size):
-    """What a draw of `size` numbers whose blocks start at `counter` should be: radii first, then angles."""
+    """What a draw of `size` numbers whose blocks start at `counter` should be: radii first, then masked angles."""
     pairs = -(-size // 2)
     radii = words(key, counter, 2 * pairs).reshape(-1, 2)
     angles = words(key, counter + -(-pairs // 2), pairs)
-    return np.concatenate(normals(radii[:, 0] | radii[:, 1] << _32, angles))[:size]
+    return np.concatenate(normals(radii[:, 0] | radii[:, 1] << _32, angles ^ radii[:, 0]))[:size]
