@@ -50,7 +50,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         num_microbatches: int | None,
         expected_batch_size: int | None,
         accumulation_steps: int,
-        noise_terms: int = 2,
+        noise_terms: int = 1,
         gradient_path: str,
         nonprivate_metrics: bool,
         seed: int | None,

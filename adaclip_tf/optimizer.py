@@ -48,9 +48,8 @@ class DPAdaClipSGD(DPOptimizer):
         public; with Poisson sampling the size is private and this argument is required.
       accumulation_steps: batches that are summed before noise is added once: a batch larger than memory.
       noise_terms: how many independent Gaussian draws each value of the noise is the (normalised) sum of. One is
-        the fastest, but TensorFlow's generator never passes 5.68 standard deviations, which adds to delta; two
-        mend that, and four make it hopeless to work back from the noise's last bits: see "Floating point" in
-        docs/privacy.md.
+        the fastest, and its tails are long enough (9.49 standard deviations); four make it hopeless to work back from
+        the noise's last bits: see "Floating point" in docs/privacy.md.
       beta_1: decay of the mean m.
       beta_2: decay of the variance s^2.
       h1: floor of s^2.
@@ -80,7 +79,7 @@ class DPAdaClipSGD(DPOptimizer):
         num_microbatches=None,
         expected_batch_size=None,
         accumulation_steps=1,
-        noise_terms=2,
+        noise_terms=1,
         beta_1=0.99,
         beta_2=0.9,
         h1=1e-12,
@@ -152,7 +151,7 @@ class DPFixedClipSGD(DPOptimizer):
         num_microbatches=None,
         expected_batch_size=None,
         accumulation_steps=1,
-        noise_terms=2,
+        noise_terms=1,
         gradient_path="auto",
         nonprivate_metrics=False,
         seed=None,

@@ -88,7 +88,7 @@ class AdaClipSumQuery(tensorflow_privacy.SumAggregationDPQuery):
         variance_scaling: str = "per_example",
         clamp: str = "before_average",
         seed: int | None = None,
-        noise_terms: int = 2,
+        noise_terms: int = 1,
     ):
         moments = core.MomentEstimator(beta_1, beta_2, h1, h2, initial_std, variance_scaling, clamp)
         self._choice: core.Choice = core.AdaClip(moments, gamma)
@@ -112,7 +112,7 @@ class AdaClipSumQuery(tensorflow_privacy.SumAggregationDPQuery):
         noise_multiplier: float,
         expected_num_records: float,
         seed: int | None = None,
-        noise_terms: int = 2,
+        noise_terms: int = 1,
     ) -> AdaClipSumQuery:
         """The same query with another rule for (a, b): any `core.Choice`.
 

@@ -281,7 +281,7 @@ noise multiplier, and at every epsilon the same number of candidates: trained on
 the other 10,000. The best candidate was then trained anew on all 60,000 with every seed, and met the test set only
 there. Where the grids lie was decided by trials on the same held-out images, for all methods. The search itself is not
 private: it looked at MNIST many times. Softmax regression, momentum and the MLP up to epsilon 1 were run with
-`noise_terms=1`, the others with the default of 2. The settings are configs:
+one of TensorFlow's normal draws per value of the noise, the others with two. The settings are configs:
 `python -m examples.train --config=configs/paper.py:softmax/adaclip/0.5`.
 
 ## Does AdaCliP beat a clip that was tuned as hard?

@@ -173,7 +173,7 @@ def noise(replicas=None, seed=None, steps=4, parts=1, path="auto"):
     data = tf.zeros([examples, NOISE_SHAPE[0]]), tf.zeros([examples, NOISE_SHAPE[1]])
     net.fit(tf.data.Dataset.from_tensor_slices(data).batch(size // parts), verbose=0, callbacks=[note])
     moved = np.diff(np.array(weights, np.float64), axis=0) * -size / (learning_rate * NOISE_CLIP)
-    keys = [source._key.numpy().tolist() for source in optimizer._noise._made.values()]
+    keys = [source._state.numpy()[1:].tolist() for source in optimizer._noise._made.values()]
     return {"noise": np.round(moved.reshape(len(moved), -1), 5).tolist(), "keys": keys}
 
 

@@ -42,7 +42,7 @@ def test_accumulation_adds_noise_once_per_logical_batch():
 def test_config_and_bad_values():
     optimizer = DPAdaClipSGD(noise_multiplier=1.0, noise_terms=4)
     assert DPAdaClipSGD.from_config(optimizer.get_config()).noise_terms == 4
-    assert DPAdaClipSGD(noise_multiplier=1.0).get_config()["noise_terms"] == 2
+    assert DPAdaClipSGD(noise_multiplier=1.0).get_config()["noise_terms"] == 1
     with pytest.raises(ValueError, match="noise_terms"):
         DPFixedClipSGD(l2_norm_clip=1.0, noise_multiplier=1.0, noise_terms=0)
     with pytest.raises(ValueError, match="noise_terms"):

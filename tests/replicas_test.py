@@ -25,7 +25,7 @@ def test_a_noise_key_is_not_mirrored(mirrored):
     """Under several workers a mirrored variable has the first one's value."""
     with mirrored.scope():
         source = noise.NoiseSource()
-    assert not isinstance(source._key, tf.distribute.DistributedValues)
+    assert not isinstance(source._state, tf.distribute.DistributedValues)
 
 
 def test_streams_of_one_seed_differ_and_repeat():
