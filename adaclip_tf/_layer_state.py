@@ -36,16 +36,16 @@ _GRAPH = ("input_layers", "output_layers")  # lists of layer names and positions
 
 @dataclasses.dataclass(frozen=True)
 class Held:
-    """Something in a layer that is not architecture. `names` leads to the layer, from the outside in."""
+    """Something in a layer that is not architecture. `names` leads to the layer, from the model in."""
 
     names: tuple[str, ...]
     layer_class: str
     what: str
 
     @property
-    def name(self) -> str:
-        """The layer's own name."""
-        return self.names[-1] if self.names else "the model"
+    def place(self) -> str:
+        """Where it is, for reading."""
+        return "/".join(self.names[1:]) or "".join(self.names)
 
 
 def held_in(config: Any) -> list[Held]:

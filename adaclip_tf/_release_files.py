@@ -79,8 +79,11 @@ def _verified(weights: bytes, model: Any, twin: Any, optimizer: Any, public: lis
     kinds: dict[bytes, str] = {}
     missing: Counter[bytes] = Counter()
     for (names, layer), (_, other) in zip(_twins.tree(model), _twins.tree(twin)):
-        for variable, copied in zip(_twins.variables_of(layer), _twins.variables_of(other)):
-            kind, content = _twins.status(variable, names, optimizer, public), _content(copied.numpy())
+        values, variables = _twins.saved_values(other), _twins.variables_of(layer)
+        if len(values) != len(variables):
+            variables = [None] * len(values)  # of a preprocessing layer
+        for variable, value in zip(variables, values):
+            kind, content = _twins.status(variable, names, optimizer, public), _content(value)
             # Two arrays may hold the same numbers; the file then says of both what is weaker.
             kinds[content] = max(kinds.get(content, kind), kind, key=_twins.KINDS.index)
             missing[content] += 1

@@ -20,18 +20,21 @@ TRAINED, INITIAL, PUBLIC, ALLOWED = KINDS = ("trained with noise", "initial valu
 _Preprocessing = tf.keras.layers.experimental.preprocessing.PreprocessingLayer
 
 
-def tree(
-    layer: Any, names: tuple[str, ...] = (), seen: set[int] | None = None
-) -> Iterator[tuple[tuple[str, ...], Any]]:
+def tree(model: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
     """(names, layer) of the model and of every layer in it, each once. Keras counts no metrics among them."""
-    seen = set() if seen is None else seen
+    return _tree(model, (model.name,), set())
+
+
+def _tree(layer: Any, names: tuple[str, ...], seen: set[int]) -> Iterator[tuple[tuple[str, ...], Any]]:
     if id(layer) in seen:
         return
     seen.add(id(layer))
     yield names, layer
     if isinstance(layer, tf.keras.layers.Layer):
         for child in layer._flatten_modules(recursive=False, include_self=False):
-            yield from tree(child, (*names, child.name), seen)
+            # A plain tf.Module has no name before its base class's __init__ ran.
+            name = getattr(child, "_name", None) or type(child).__name__
+            yield from _tree(child, (*names, name), seen)
 
 
 def variables_of(layer: Any) -> list[Any]:
@@ -41,6 +44,15 @@ def variables_of(layer: Any) -> list[Any]:
     return [v for v in layer._trainable_weights + layer._non_trainable_weights if isinstance(v, tf.Variable)]
 
 
+def saved_values(layer: Any) -> list[Any]:
+    """The arrays that Keras saves of the layer itself: its variables, or what a preprocessing layer makes of them."""
+    if not isinstance(layer, _Preprocessing):
+        return [variable.numpy() for variable in variables_of(layer)]
+    store: dict[str, Any] = {}
+    layer.save_own_variables(store)
+    return list(store.values())
+
+
 def is_trained(variable: Any, optimizer: Any) -> bool:
     """Whether the optimizer, and so nothing but noised gradients, moves the variable."""
     return optimizer._var_key(variable) in optimizer._index_dict
@@ -48,7 +60,8 @@ def is_trained(variable: Any, optimizer: Any) -> bool:
 
 def held_by(model: Any, optimizer: Any) -> list[_layer_state.Held]:
     """What the layers hold that the optimizer did not train: known to be trained, else named."""
-    found, inside = [], set()
+    found: list[_layer_state.Held] = []
+    inside: set[tuple[str, ...]] = set()
     for names, layer in tree(model):
         if any(names[: len(outer)] == outer for outer in inside):
             continue
@@ -72,26 +85,32 @@ def _has_assets(layer: Any) -> bool:
 
 
 def status(variable: Any, names: Collection[str], optimizer: Any, public: Collection[str]) -> str:
-    """What the statement says of a variable that may be copied."""
-    if is_trained(variable, optimizer):
+    """What the statement says of a variable that may be copied; `variable` is None for what is none."""
+    if variable is not None and is_trained(variable, optimizer):
         return TRAINED
     return PUBLIC if set(names) & set(public) else ALLOWED
 
 
 def build(model: Any) -> Any:
     """A model of the same architecture with initial values, for batches of any size, not compiled."""
+    for _, layer in tree(model):
+        if isinstance(layer, tf.keras.layers.Lambda) and getattr(layer.function, "__name__", "") == "<lambda>":
+            raise ValueError(
+                f"layer {layer.name!r} is a Python lambda, which Keras refuses to load; write a layer class"
+            )
     classes = {type(layer).__name__: type(layer) for _, layer in tree(model)}
     with tf.keras.saving.custom_object_scope(classes):
         twin = type(model).from_config(_layer_state.without_batch_sizes(model.get_config()))
         if not twin.built:
             twin.build_from_config(_layer_state.without_batch_sizes(model.get_build_config()))
     ours, theirs = list(tree(model)), list(tree(twin))
-    if [(names, type(layer)) for names, layer in ours] != [(names, type(layer)) for names, layer in theirs]:
+    # Names of inner layers may differ: Keras numbers those that were not given one.
+    if [(len(names), type(layer)) for names, layer in ours] != [(len(names), type(layer)) for names, layer in theirs]:
         raise ValueError("its configuration makes other layers than it has")
     for (names, layer), (_, other) in zip(ours, theirs):
         shapes, others = ([v.shape for v in variables_of(each)] for each in (layer, other))
         if shapes != others and not isinstance(layer, _Preprocessing):
-            raise ValueError(f"its configuration makes other variables in {'/'.join(names) or 'the model'} than it has")
+            raise ValueError(f"its configuration makes other variables in {'/'.join(names)} than it has")
     return twin
 
 

@@ -85,6 +85,7 @@ def check_release(path: str | os.PathLike[str]) -> Inspection:
 
     >>> model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(2,))])
     >>> model.compile("sgd", "mse")
+    >>> history = model.fit(tf.ones([8, 2]), tf.zeros([8, 3]), verbose=0)
     >>> model.save(f"{folder}/plain.keras")
     >>> found = check_release(f"{folder}/plain.keras")
     >>> found.may_be_published
@@ -149,11 +150,11 @@ def _inspect_zip(path: str) -> tuple[str, list[Finding]]:
         findings += [*_of_arrays(arrays, optimizer), *_of_optimizer(optimizer), *_of_layers(config, optimizer)]
         findings += _of_values("config.json: compile_config", compiled, ())
         findings.append(Finding(_WHOLE, *_NO_STATEMENT))
-    named = (contents or {}).get("public", ())
-    findings += _of_values("config.json", config, named)
+    public, allowed = ((contents or {}).get(key, []) for key in ("public", "not_covered"))
+    findings += _of_values("config.json", config, [*public, *allowed])  # what was allowed is named by now
     members.pop("metadata.json", None)
     for member in members:
-        if not (contents and member.startswith("assets/") and _declared(named, config)):
+        if not (contents and member.startswith("assets/") and _declared(public, config)):
             findings.append(
                 Finding(member, "a file of a layer", "vocabularies and the like hold what the layer has seen")
             )
@@ -191,7 +192,7 @@ def _of_values(entry: str, config: Any, named: Sequence[str]) -> Iterator[Findin
     """What a configuration holds besides architecture."""
     for held in _layer_state.held_in(config):
         if not set(held.names) & set(named):
-            yield Finding(f"{entry}: {'/'.join(held.names)}", held.what, "it may have been computed from the data")
+            yield Finding(f"{entry}: {held.place}", held.what, "it may have been computed from the data")
     for size in sorted(set(_layer_state.batch_sizes(config))):
         yield Finding(
             f"{entry}: batch size {size}", "a static batch size", "it may be the true size of a Poisson batch"
@@ -285,7 +286,9 @@ def _of_optimizer_state(name: str, array: Any, optimizer: Any) -> Iterator[Findi
 
 
 def _is_ours(optimizer: Any) -> bool:
-    names = [str((optimizer or {}).get(key) or "") for key in ("registered_name", "class_name", "module")]
+    if not isinstance(optimizer, dict):
+        return False  # none, or the name of one of Keras's
+    names = [str(optimizer.get(key) or "") for key in ("registered_name", "class_name", "module")]
     return any(name.startswith(("adaclip_tf>", "adaclip_tf.")) for name in names)
 
 

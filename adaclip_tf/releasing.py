@@ -38,6 +38,8 @@ def release(
     >>> contents = release(model, f"{folder}/model.keras", statement=budget)
     >>> contents["weights"]["layers/dense/vars/0"]
     'trained with noise'
+    >>> sorted(contents["report"]["guarantee"])
+    ['pld', 'rdp']
     >>> adaclip_tf.check_release(f"{folder}/model.keras").may_be_published
     True
     >>> again = tf.keras.models.load_model(f"{folder}/model.keras")    # plain Keras, anywhere
@@ -138,7 +140,7 @@ def _checked_optimizer(model: Any) -> DPOptimizer:
 def _checked_names(argument: str, names: Any, model: Any) -> list[str]:
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"`{argument}` must be a list of layer names; got {names!r}.")
-    known = {layer.name for _, layer in _twins.tree(model)}
+    known = {names[-1] for names, _ in _twins.tree(model)}
     for name in names:
         if name not in known:
             raise ValueError(f"`{argument}` names {name!r}, but the layers are {', '.join(sorted(known))}.")
@@ -161,17 +163,17 @@ def _check_all_named(model: Any, optimizer: Any, twin: Any, named: set[str]) -> 
     held = _twins.held_by(model, optimizer)
     if twin is not None:
         held += _layer_state.held_in(tf.keras.saving.serialize_keras_object(twin))
-    open_questions = {}
+    open_questions: dict[tuple[str, ...], list[_layer_state.Held]] = {}
     for each in held:
-        if not {*each.names, each.name} & named:
+        if not set(each.names) & named:
             open_questions.setdefault(each.names, []).append(each)
     if not open_questions:
         return
     lines = [
-        f"  {'/'.join(names) or 'the model'} ({found[0].layer_class}): {'; '.join(dict.fromkeys(f.what for f in found))}"
-        for names, found in open_questions.items()
+        f"  {found[0].place} ({found[0].layer_class}): {'; '.join(dict.fromkeys(each.what for each in found))}"
+        for found in open_questions.values()
     ]
-    example = json.dumps([names[-1] if names else model.name for names in open_questions])
+    example = json.dumps([names[-1] for names in open_questions])
     raise ValueError(
         "`model` holds something that was not trained with noise:\n"
         + "\n".join(lines)
