@@ -1,4 +1,4 @@
-"""What TensorFlow checkpoints and SavedModels hold that is not privatised: the part of `inspection` that needs TensorFlow.
+"""What checkpoints and SavedModels hold that is not privatised: a part of `adaclip_tf.inspection`.
 
 A checkpoint has names and arrays, no settings: nothing in it says with what noise its weights were trained. A
 SavedModel is a checkpoint, a program, and files.
@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from adaclip_tf import inspection
-from adaclip_tf.inspection import UN_NOISED, Finding
+from adaclip_tf import _findings
+from adaclip_tf._findings import UN_NOISED, Finding
 
 _PUBLIC = ("_CHECKPOINTABLE_OBJECT_GRAPH", "save_counter/", "ckpt_saved_epoch/", "ckpt_saved_batch/")
-# What an optimizer of this library keeps: functions of noised sums, counts, settings. Its divisor is another matter.
-_OWN_STATE = ("_variables", "_momentums", "_state_variables", "_iterations", "_noised_steps", "_learning_rate")
+# Where an optimizer of this library keeps its state.
+_OWN_STATE = (
+    "_variables",
+    "_momentums",
+    "_state_variables",
+    "_iterations",
+    "_noised_steps",
+    "_learning_rate",
+    "_divisor",
+)
 _COUNTS = ("_iterations", "_learning_rate")
 _STATISTICS = ("total", "count", "mean", "variance", "moving_mean", "moving_variance")
 # A constant of a program with more numbers than this is no shape, axis or option.
@@ -26,7 +35,7 @@ _MOST_NUMBERS = 16
 
 def inspect(path: str) -> tuple[str, list[Finding]]:
     """The kind of thing at `path` and the findings."""
-    whole = Finding(inspection._WHOLE, *inspection._NO_STATEMENT)
+    whole = Finding(_findings.WHOLE, *_findings.NO_STATEMENT)
     if os.path.isfile(os.path.join(path, "saved_model.pb")):
         return "a SavedModel", [
             *_of_checkpoint(os.path.join(path, "variables", "variables")),
@@ -39,7 +48,7 @@ def inspect(path: str) -> tuple[str, list[Finding]]:
         prefix = tf.train.latest_checkpoint(path)
         if prefix is None:
             return "a folder", [
-                Finding(inspection._WHOLE, "unknown", "neither a SavedModel nor a checkpoint; check its files")
+                Finding(_findings.WHOLE, "unknown", "neither a SavedModel nor a checkpoint; check its files")
             ]
     return "a TensorFlow checkpoint", [*_of_checkpoint(prefix), whole]
 
@@ -52,21 +61,22 @@ def _of_checkpoint(prefix: str) -> Iterator[Finding]:
         raise OSError(str(error)) from error
     ours = [name.split("_noised_steps/")[0] for name in names if "_noised_steps/" in name]
     others = [name.split("_iterations/")[0] for name in names if "_iterations/" in name]
+    full_names = _full_names(reader)
     weights = []
     for name in names:
         attribute = name.split("/.ATTRIBUTES")[0].split("/")[-1]
         own = [name[len(start) :].split("/")[0] for start in ours if name.startswith(start)]
-        if name.startswith(_PUBLIC) or attribute in _COUNTS or any(part in _OWN_STATE for part in own):
-            continue
         value = reader.get_tensor(name)
-        if "_divisor" in own:
-            why = "the true number of examples in the last batch, unless the optimizer had an `expected_batch_size`"
-            yield Finding(name, "the divisor", why, value=value)
+        if any(part in _OWN_STATE for part in own):
+            unless = ", unless the optimizer had one"  # its settings are not in the file
+            yield from _findings.of_batch_size(full_names.get(name, "?").split("/")[0], name, value, unless)
+        elif name.startswith(_PUBLIC) or attribute in _COUNTS:
+            pass
         elif "metrics/" in name:
-            yield Finding(name, *inspection._METRIC, UN_NOISED, value)
+            yield Finding(name, *_findings.METRIC, UN_NOISED, value)
         elif any(name.startswith(f"{start}_") for start in others if start not in ours):
             yield Finding(name, "state of an optimizer", "its gradients had no noise", UN_NOISED, value)
-        elif inspection.is_generator(name):
+        elif _findings.is_generator(name):
             yield Finding(
                 name, "state of a random generator", "its counter tells how many examples there were", value=value
             )
@@ -78,7 +88,17 @@ def _of_checkpoint(prefix: str) -> Iterator[Finding]:
             weights.append(name)
     if weights:
         more = f" and {len(weights) - 1} more" if len(weights) > 1 else ""
-        yield Finding(weights[0] + more, *inspection._WEIGHTS)
+        yield Finding(weights[0] + more, *_findings.WEIGHTS)
+
+
+def _full_names(reader: Any) -> dict[str, str]:
+    """What the variables were called in the program, by their keys in the checkpoint."""
+    from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+    graph = trackable_object_graph_pb2.TrackableObjectGraph()
+    if reader.has_tensor("_CHECKPOINTABLE_OBJECT_GRAPH"):
+        graph.ParseFromString(reader.get_tensor("_CHECKPOINTABLE_OBJECT_GRAPH"))
+    return {each.checkpoint_key: each.full_name for node in graph.nodes for each in node.attributes}
 
 
 def _of_program(path: str) -> Iterator[Finding]:

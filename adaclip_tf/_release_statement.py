@@ -47,8 +47,8 @@ def read(statement: Any, optimizer: Any) -> tuple[str, dict[str, Any] | None]:
     report = statement.report() if callable(getattr(statement, "report", None)) else statement
     if not isinstance(report, dict) or "guarantee" not in report:
         raise ValueError(
-            "`statement` must be the PrivacyBudget that was in `fit`, a report of `adaclip_tf.statement.privacy_report`, or "
-            f"a text; got {type(statement).__name__}."
+            "`statement` must be the PrivacyBudget that was in `fit`, a report of `statement.privacy_report`, "
+            f"or a text; got {type(statement).__name__}."
         )
     _check_fits(report, optimizer)
     return statement_lib.describe(report), json.loads(json.dumps(report, allow_nan=False))
@@ -66,13 +66,13 @@ def _check_fits(report: dict[str, Any], optimizer: Any) -> None:
     for claim, fact, wrong in claims:
         if report.get(claim) is not None and facts[fact] is not None and wrong(report[claim], facts[fact]):
             raise ValueError(
-                f"`statement` says {claim}={report[claim]}, but the optimizer has {fact}={facts[fact]}. Give the PrivacyBudget "
-                "of this training, or make the report anew."
+                f"`statement` says {claim}={report[claim]}, but the optimizer has {fact}={facts[fact]}. Give the "
+                "PrivacyBudget of this training, or make the report anew."
             )
     if report.get("sampling") == "poisson" and not (optimizer.expected_batch_size or optimizer.num_microbatches):
         raise ValueError(
-            "`statement` is for Poisson-sampled batches, but the optimizer has no `expected_batch_size`: it divided by each "
-            "batch's true size, which is private then, and the weights show it. Train with `expected_batch_size`."
+            "`statement` is for Poisson-sampled batches, but the optimizer has no `expected_batch_size`: it divided by "
+            "each batch's true size, which is private then, and the weights show it. Train with `expected_batch_size`."
         )
 
 
@@ -80,11 +80,11 @@ def _without_epsilon(optimizer: Any) -> str:
     facts = training_facts(optimizer)
     batch = facts["expected_batch_size"]
     text = (
-        f"{facts['noised_steps']:,} noised steps by {facts['optimizer']}, Gaussian noise of {facts['noise_multiplier']:g} times "
-        f"the clipping norm on the sum of each batch"
+        f"{facts['noised_steps']:,} noised steps by {facts['optimizer']}, Gaussian noise of "
+        f"{facts['noise_multiplier']:g} times the clipping norm on the sum of each batch"
         + (f", {batch:,} examples expected in each." if batch else ".")
-        + " No epsilon is stated: it follows from these figures, the number of training examples, the way in which batches "
-        "were drawn, and delta (`adaclip_tf.privacy_statement`)."
+        + " No epsilon is stated: it follows from these figures, the number of training examples, the way in which "
+        "batches were drawn, and delta (`adaclip_tf.privacy_statement`)."
     )
     if not batch and not facts["num_microbatches"]:
         text += " Sums were divided by each batch's own size, which is sound only if all batches had one fixed size."
@@ -98,8 +98,8 @@ def complete(text: str, contents: dict[str, Any]) -> str:
     numbers = Counter(contents["weights"].values())
     parts = [f"{numbers[kind]} arrays {kind}" for kind in _twins.KINDS if numbers[kind]]
     holds = (
-        "The file that this statement is in holds the model's architecture, which is taken to be public, and its weights: "
-        f"{', '.join(parts)}. No optimizer, no metrics, no other state."
+        "The file that this statement is in holds the model's architecture, which is taken to be public, and its "
+        f"weights: {', '.join(parts)}. No optimizer, no metrics, no other state."
     )
     sections = [text, textwrap.fill(holds, _WIDTH) + "\n"]
     if contents["public"]:
@@ -109,8 +109,8 @@ def complete(text: str, contents: dict[str, Any]) -> str:
     if contents["not_covered"]:
         names = ", ".join(contents["not_covered"])
         told = (
-            f"NOT COVERED by this statement, and published without protection, is what these layers hold: {names}. It may "
-            "have been computed from the training data without noise."
+            f"NOT COVERED by this statement, and published without protection, is what these layers hold: {names}. "
+            "It may have been computed from the training data without noise."
         )
         sections.insert(0, textwrap.fill(told, _WIDTH) + "\n")
     return "\n".join(sections)

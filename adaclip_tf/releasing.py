@@ -1,4 +1,4 @@
-"""`release`: a trained model in a file that holds its weights, its architecture and the privacy statement, nothing else.
+"""`release`: a trained model in a file that holds weights, architecture, the privacy statement, and nothing else.
 
 What Keras saves holds more: the metrics' true totals and counts, the optimizer, the size of batches, vocabularies. A
 release is not such a file with parts taken out. It is built from what may be in it: the configuration, the values of
@@ -52,8 +52,8 @@ def release(
       statement: the `PrivacyBudget` that was in `fit`, a report of `adaclip_tf.statement.privacy_report`, or words of
         your own. It must not claim fewer steps or more noise than the optimizer had. Without one the file states
         the noise and the number of steps, but no epsilon.
-      public: names of layers that hold something the optimizer did not train (frozen weights, vocabularies, means) which
-        does not come from the private data, or whose cost the statement counts.
+      public: names of layers that hold something the optimizer did not train (frozen weights, vocabularies, means)
+        which does not come from the private data, or whose cost the statement counts.
       allow: names of layers that hold something from the private data without noise, to be published all the
         same. The statement says that it does not cover them, and `check_release` goes on to name them.
 
@@ -61,8 +61,8 @@ def release(
       What `privacy_statement.json` in the file holds; "weights" says of every array what it is.
 
     Raises:
-      ValueError: the model was not trained with noise that nobody can predict, something in it is neither trained by the
-        optimizer nor named in `public` or `allow`, the statement does not fit, or the file can't be written.
+      ValueError: the model was not trained with noise that nobody can predict, something in it is neither trained by
+        the optimizer nor named in `public` or `allow`, the statement does not fit, or the file can't be written.
     """
     path = _checked_path(path)
     optimizer = _checked_optimizer(model)
@@ -98,8 +98,8 @@ def _checked_path(path: Any) -> str:
         raise ValueError(f"`path`={path!r} is not on this machine; write a local file and copy it.")
     if not path.endswith((".keras", ".h5")) or path.endswith(".weights.h5"):
         raise ValueError(
-            f"`path` must end in .keras (the whole model) or .h5 (weights alone, but not .weights.h5, which Keras reads "
-            f"in another layout); got {path!r}."
+            "`path` must end in .keras (the whole model) or .h5 (weights alone; not .weights.h5, which Keras reads in "
+            f"another layout); got {path!r}."
         )
     _files.check_writable("path", path)
     return path
@@ -122,17 +122,18 @@ def _checked_optimizer(model: Any) -> DPOptimizer:
             "`model` has taken no noised steps, so there is nothing to state. Train it first; a SavedModel loses its "
             "optimizer's count, so load a .keras file or a checkpoint instead."
         )
-    if int(tf.convert_to_tensor(optimizer.iterations)) > steps:
+    updates = int(tf.convert_to_tensor(optimizer.iterations))
+    if updates > steps:
         raise ValueError(
-            f"`model` had {int(tf.convert_to_tensor(optimizer.iterations))} updates and {steps} noised steps: some were "
-            "made by another optimizer, whose steps were not private or are not counted."
+            f"`model` had {updates} updates and {steps} noised steps: some were made by another "
+            "optimizer, whose steps were not private or are not counted."
         )
     if not optimizer.noise_multiplier:
         raise ValueError("`model` was trained with noise_multiplier=0: without noise there is nothing private in it.")
     if optimizer.seed is not None:
         raise ValueError(
-            f"`model` was trained with seed={optimizer.seed}: whoever guesses it can take the noise off again. Train with "
-            "seed=None to release."
+            f"`model` was trained with seed={optimizer.seed}: whoever guesses it can take the noise off again. Train "
+            "with seed=None to release."
         )
     return optimizer
 
@@ -152,9 +153,9 @@ def _twin(model: Any) -> Any:
         return _twins.build(model)
     except Exception as error:  # whatever a layer's own `from_config` raises
         raise ValueError(
-            f"`model` ({type(model).__name__}) can't be rebuilt from its configuration: {error}. Give its class and its own "
-            "layers a `get_config`, and register functions by `tf.keras.saving.register_keras_serializable`; or "
-            "release the weights alone, under a name that ends in .h5."
+            f"`model` ({type(model).__name__}) can't be rebuilt from its configuration: {error}. Give its class and "
+            "its own layers a `get_config`, and register functions by `tf.keras.saving.register_keras_serializable`; "
+            "or release the weights alone, under a name that ends in .h5."
         ) from error
 
 
@@ -170,13 +171,14 @@ def _check_all_named(model: Any, optimizer: Any, twin: Any, named: set[str]) -> 
     if not open_questions:
         return
     lines = [
-        f"  {found[0].place} ({found[0].layer_class}): {'; '.join(dict.fromkeys(each.what for each in found))}"
+        f"  {found[0].place} ({found[0].layer_class}): {'; '.join({each.what: 0 for each in found})}"
         for found in open_questions.values()
     ]
     example = json.dumps([names[-1] for names in open_questions])
     raise ValueError(
         "`model` holds something that was not trained with noise:\n"
         + "\n".join(lines)
-        + f"\nIf it does not come from the private data, or the statement counts what it cost, say so: public={example}. "
-        f"To publish it all the same, without protection: allow={example}; the statement will say that it does not cover it."
+        + "\nIf it does not come from the private data, or the statement counts what it cost, say so: "
+        f"public={example}. To publish it all the same, without protection: allow={example}; the statement will say "
+        "that it does not cover it."
     )
