@@ -115,7 +115,7 @@ def _of_program(path: str) -> Iterator[Finding]:
                 continue  # the names of the variables, which are listed above
             for node in nodes:
                 value = tf.make_ndarray(node.attr["value"].tensor) if node.op == "Const" else np.zeros(0)
-                if value.size > _MOST_NUMBERS or (value.size > 2 and value.dtype.kind == "f"):
+                if value.size > _MOST_NUMBERS or (value.size > 2 and value.dtype.kind in "fO"):  # O: words
                     what = f"a constant of {value.size} numbers or words"
                     yield Finding(
                         f"saved_model.pb: {function}{node.name}", what, "the program may hold data", value=value

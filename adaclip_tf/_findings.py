@@ -1,4 +1,4 @@
-"""What the checker can find: a `Finding` for each thing that is not known to be private, and the rules that make them."""
+"""What the checker can find: a `Finding` for each thing that is not known to be private, and the rules for it."""
 
 from __future__ import annotations
 

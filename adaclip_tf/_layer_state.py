@@ -82,6 +82,8 @@ def _walk(value: Any, names: tuple[str, ...], layer_class: str, key: str) -> Ite
 
 def _numbers(value: Any, names: tuple[str, ...], layer_class: str, key: str) -> Iterator[Held]:
     leaves = list(_leaves(value))
+    if key in _BATCH_SHAPES and all(isinstance(leaf, (int, type(None))) for leaf in leaves):
+        return  # shapes of many inputs
     numbers = [leaf for leaf in leaves if isinstance(leaf, (int, float, complex, np.number))]
     reals = [number for number in numbers if isinstance(number, (float, complex, np.inexact))]
     words = [leaf for leaf in leaves if isinstance(leaf, (str, bytes))]

@@ -290,6 +290,15 @@ def test_the_size_of_the_first_batch_is_forgotten(tmp_path):
         assert "37" not in archive.read("config.json").decode()
 
 
+def test_architectures_with_many_parts_are_only_architecture(tmp_path):
+    """Shapes and names of twenty inputs are no data, and neither are augmentation's ranges."""
+    inputs = [tf.keras.Input((2, 2, 1), name=f"part_{index}") for index in range(20)]
+    joined = layers.RandomZoom((-0.2, 0.3), (-0.1, 0.1))(layers.Concatenate(name="join")(inputs))
+    outputs = layers.Dense(models.CLASSES)(layers.Flatten()(layers.Conv2D(2, 2)(joined)))
+    release(counted(tf.keras.Model(inputs, outputs)), tmp_path / "model.keras")
+    assert check_release(tmp_path / "model.keras").may_be_published
+
+
 class NoConfig(tf.keras.Model):
     """Can't be rebuilt: its constructor takes a layer."""
 
