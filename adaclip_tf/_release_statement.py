@@ -44,6 +44,8 @@ def read(statement: Any, optimizer: Any) -> tuple[str, dict[str, Any] | None]:
         return _without_epsilon(optimizer), None
     if isinstance(statement, str) and statement.strip():
         return statement.strip() + "\n", None
+    if getattr(statement, "model", ...) is None:
+        raise ValueError("`statement` is a callback that was in no `fit`; give the PrivacyBudget of this training.")
     report = statement.report() if callable(getattr(statement, "report", None)) else statement
     if not isinstance(report, dict) or "guarantee" not in report:
         raise ValueError(

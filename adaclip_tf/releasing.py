@@ -139,7 +139,7 @@ def _checked_optimizer(model: Any) -> DPOptimizer:
 
 
 def _checked_names(argument: str, names: Any, model: Any) -> list[str]:
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+    if not isinstance(names, (list, tuple, set)) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"`{argument}` must be a list of layer names; got {names!r}.")
     known = {names[-1] for names, _ in _twins.tree(model)}
     for name in names:

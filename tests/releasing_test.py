@@ -17,6 +17,7 @@ import adaclip_tf
 from adaclip_tf import (
     DPAdaClipSGD,
     DPFixedClipSGD,
+    PrivacyBudget,
     check_release,
     poisson_batches,
     release,
@@ -222,6 +223,8 @@ def test_layers_that_were_adapted_or_frozen_must_be_named(tmp_path):
         release(model, path, public=["nrom"])
     with pytest.raises(ValueError, match="`allow` must be a list of layer names"):
         release(model, path, allow="norm")
+    with pytest.raises(ValueError, match="`public` must be a list of layer names; got None"):
+        release(model, path, public=None)
     assert not path.exists()
     # Declared public: the file has it, the checker is content. The outer layer's name covers the inner one.
     model.layers[2].seen.update_state(77.5)
@@ -383,6 +386,8 @@ def test_statements_that_claim_too_much_are_refused(run, tmp_path):
     ]:
         with pytest.raises(ValueError, match=complaint):
             release(model, path, statement={**report, **change})
+    with pytest.raises(ValueError, match="in no `fit`"):
+        release(model, path, statement=PrivacyBudget(num_examples=EXAMPLES, batch_size=BATCH, delta=1e-3))
     for wrong in (7, {"epsilon": 1.0}, " ", model):
         with pytest.raises(ValueError, match="`statement` must be"):
             release(model, path, statement=wrong)
