@@ -21,6 +21,7 @@ _HOME = {
     "PrivacyTensorBoard": "tensorboard",
     "PrivatePCA": "pca",
     "check_model": "mixing",
+    "check_release": "inspection",
     "distributed_poisson_batches": "sampling",
     "epsilon": "accounting",
     "epsilon_of": "accounting",
@@ -28,6 +29,7 @@ _HOME = {
     "optimizer_event": "accounting",
     "poisson_batches": "sampling",
     "privacy_statement": "statement",
+    "release": "releasing",
     "split_budget": "calibration",
     "training_event": "accounting",
 }

@@ -119,6 +119,17 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         """How many more noised steps the target allows; None without a target."""
         return None if self._allowed is None else max(0, self._allowed - self.noised_steps)
 
+    def report(self, accountants: tuple[str, ...] = tuple(accounting.ACCOUNTANTS)) -> dict[str, Any]:
+        """The `privacy_report` of what has been spent up to now."""
+        optimizer = _optimizer_of(self.model)
+        return statement.privacy_report(
+            noise_multiplier=float(optimizer.noise_multiplier),
+            microbatch_sensitivity=float(optimizer.microbatch_sensitivity),
+            steps=self.noised_steps,
+            accountants=accountants,
+            **self._arguments,
+        )
+
     # -----------------------------------------------------------------------------------------------
     # Keras's hooks.
 
@@ -256,18 +267,9 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
             )
 
     def _write(self, accountants: tuple[str, ...]) -> None:
-        steps = self.noised_steps
-        if self.statement_path is None or steps == 0 or not _writes(self.model):
+        if self.statement_path is None or self.noised_steps == 0 or not _writes(self.model):
             return
-        optimizer = _optimizer_of(self.model)
-        report = statement.privacy_report(
-            noise_multiplier=float(optimizer.noise_multiplier),
-            microbatch_sensitivity=float(optimizer.microbatch_sensitivity),
-            steps=steps,
-            accountants=accountants,
-            **self._arguments,
-        )
-        statement.write_report(report, self.statement_path)
+        statement.write_report(self.report(accountants), self.statement_path)
 
 
 def _as_int(variable: Any) -> int:
