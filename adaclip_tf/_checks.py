@@ -71,6 +71,8 @@ def check_variables(variables) -> None:
 
 def check_known_variables(indices, variables, name) -> None:
     """`indices` are those of `variables` among the ones that the optimizer was built for; None where unknown."""
+    if not variables:
+        raise ValueError(f"{name} got no trainable variables: nothing to train. Set `trainable = True` on some layer.")
     if None in indices or len(set(indices)) != len(indices) or indices != sorted(indices):
         raise ValueError(
             f"{name} keeps means and variances for the variables that it was built with, and got others: "

@@ -146,16 +146,6 @@ def test_ghost_path_names_the_variable_without_a_rule(rng):
     assert 'gradient_path="auto"' in str(error.value)
 
 
-def test_eager_loss_without_a_rule_is_refused_whatever_the_data(rng):
-    model = _recurrent_model()
-    from adaclip_tf import DPAdaClipSGD
-
-    inputs, labels = models.data(3, features=16)
-    optimizer = DPAdaClipSGD(noise_multiplier=1.0)
-    with pytest.raises(ValueError, match="run_eagerly"):
-        models.fit(model, optimizer, inputs, labels, 3, run_eagerly=True)
-
-
 def test_a_variable_without_gradient_takes_part_with_gradient_zero():
     used, unused = tf.Variable([1.0, 2.0]), tf.Variable([3.0])
     transform = core.Transform([tf.zeros([2]), tf.constant([0.3])], [tf.ones([2]), tf.constant([0.1])])

@@ -50,11 +50,8 @@ class _Centred(layers.Layer):
 
 
 @pytest.mark.parametrize("path", ["auto", "jacobian"])
-@pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("mix", ["dense_norm", "image_norm", "centred"])
-def test_training_refuses_mixing_layers(path, eager, mix):
-    if eager and mix == "centred":
-        pytest.skip("an eager loss shows gradients only, and this layer hides its mixing from them")
+def test_training_refuses_mixing_layers(path, mix):
     inputs, labels = models.data(8, features=16)
     before = {
         "dense_norm": [layers.BatchNormalization()],
@@ -63,8 +60,8 @@ def test_training_refuses_mixing_layers(path, eager, mix):
     }[mix]
     model = tf.keras.Sequential([layers.Dense(16, input_shape=(16,)), *before, layers.Dense(models.CLASSES)])
     weights = model.get_weights()
-    with pytest.raises(ValueError, match=r"so that one example changes others|run_eagerly|mix"):
-        models.fit(model, DPAdaClipSGD(noise_multiplier=1.0, gradient_path=path), inputs, labels, 4, run_eagerly=eager)
+    with pytest.raises(ValueError, match="so that one example changes others"):
+        models.fit(model, DPAdaClipSGD(noise_multiplier=1.0, gradient_path=path), inputs, labels, 4)
     trainable = [np.array_equal(p, q) for p, q in zip(weights, model.get_weights())]
     assert trainable[0] and trainable[-1]
 

@@ -21,6 +21,11 @@ def _max_difference(one, other):
     return max(np.abs(p - q).max() for p, q in zip(one.get_weights(), other.get_weights()))
 
 
+def _losses_of(model):
+    loss = models.per_example_loss()
+    return lambda x, y: loss(y, model(x, training=True))
+
+
 # What it computes.
 
 
@@ -96,14 +101,18 @@ def test_every_way_of_training_gives_the_same_weights():
 
     for path in PATHS:
         for step in (with_tape, with_callable):
-            for in_graph in (False, True):
-                model, optimizer = models.mlp(), _adaclip(gradient_path=path)
-                optimizer.build(model.trainable_variables)
-                run = tf.function(step) if in_graph else step
-                for x, y in batches():
-                    run(model, optimizer, x, y)
-                assert _max_difference(model, reference) < 1e-5, (path, step, in_graph)
-        for arguments in ({"run_eagerly": True}, {"jit_compile": True}, {"steps_per_execution": 2}):
+            model, optimizer = models.mlp(), _adaclip(gradient_path=path)
+            optimizer.build(model.trainable_variables)
+            run = tf.function(step)
+            for x, y in batches():
+                run(model, optimizer, x, y)
+            assert _max_difference(model, reference) < 1e-5, (path, step)
+        model, optimizer = models.mlp(), _adaclip(gradient_path=path)
+        losses = _losses_of(model)
+        for x, y in batches():
+            optimizer.minimize(losses, model.trainable_variables, data=(x, y))
+        assert _max_difference(model, reference) < 1e-5, (path, "eager loop")
+        for arguments in ({"jit_compile": True}, {"steps_per_execution": 2}):
             model = models.mlp()
             models.fit(model, _adaclip(gradient_path=path), inputs, labels, 4, **arguments)
             assert _max_difference(model, reference) < 1e-5, (path, arguments)
@@ -131,10 +140,10 @@ def test_accumulation_draws_noise_once_and_stands_still_in_between():
     assert any((p != q).any() for p, q in zip(before, model.get_weights()))
     assert int(optimizer.noised_steps) == 2
     # Eagerly too.
-    loss, before = models.per_example_loss(), model.get_weights()
-    optimizer.minimize(lambda: loss(labels[:2], model(inputs[:2])), model.trainable_variables)
+    losses, before = _losses_of(model), model.get_weights()
+    optimizer.minimize(losses, model.trainable_variables, data=(inputs[:2], labels[:2]))
     assert all((p == q).all() for p, q in zip(before, model.get_weights()))
-    optimizer.minimize(lambda: loss(labels[:2], model(inputs[:2])), model.trainable_variables)
+    optimizer.minimize(losses, model.trainable_variables, data=(inputs[:2], labels[:2]))
     assert any((p != q).any() for p, q in zip(before, model.get_weights()))
 
 
@@ -448,16 +457,70 @@ def test_foreign_gradients_are_refused():
     pairs = [(tf.zeros_like(v), v) for v in model.trainable_variables]
     with pytest.raises(ValueError, match="not private"):
         optimizer.apply_gradients(pairs)
-    with tf.GradientTape() as tape:
-        loss = models.per_example_loss()([0], model(tf.ones([1, models.FEATURES])))
-    pairs = optimizer.compute_gradients(loss, model.trainable_variables, tape)
-    with pytest.raises(ValueError, match="not private"):
-        _adaclip().apply_gradients(pairs)  # another optimizer's
-    with pytest.raises(ValueError, match="not private"):
-        optimizer.apply_gradients([(2.0 * g, v) for g, v in pairs])
-    optimizer.apply_gradients(pairs)
-    with pytest.raises(ValueError, match="tape"):
-        optimizer.minimize(loss, model.trainable_variables)
+    optimizer.build(model.trainable_variables)
+
+    @tf.function
+    def steps(x):
+        with tf.GradientTape() as tape:
+            loss = models.per_example_loss()([0], model(x))
+        pairs = optimizer.compute_gradients(loss, model.trainable_variables, tape)
+        other = _adaclip()
+        with pytest.raises(ValueError, match="not private"):
+            other.apply_gradients(pairs)
+        with pytest.raises(ValueError, match="not private"):
+            optimizer.apply_gradients([(2.0 * g, v) for g, v in pairs])
+        optimizer.apply_gradients(pairs)
+        with pytest.raises(ValueError, match="tape"):
+            optimizer.minimize(loss, model.trainable_variables)
+
+    steps(tf.ones([1, models.FEATURES]))
+    assert int(optimizer.noised_steps) == 1
+
+
+def test_an_eager_loss_is_refused_with_what_to_do():
+    model, optimizer = models.softmax_regression(), _adaclip()
+    inputs, labels = models.data(4)
+    with pytest.raises(ValueError, match=r"data=\(x, y\)"):
+        optimizer.minimize(lambda: models.per_example_loss()(labels, model(inputs)), model.trainable_variables)
+    with pytest.raises(ValueError, match="run_eagerly"):
+        models.fit(model, optimizer, inputs, labels, 2, run_eagerly=True)
+    with pytest.raises(ValueError, match="tuple of the arrays"):
+        optimizer.minimize(_losses_of(model), model.trainable_variables, data=inputs)
+
+
+def test_an_eager_loop_is_traced_once():
+    traces = []
+    model, optimizer = models.softmax_regression(), _adaclip()
+    losses = _losses_of(model)
+
+    def counted(x, y):
+        traces.append(x.shape)
+        return losses(x, y)
+
+    inputs, labels = models.data(9)
+    for size in (2, 3, 4):
+        optimizer.minimize(counted, model.trainable_variables, data=(inputs[:size], labels[:size]))
+    assert len(traces) == 1
+    assert int(optimizer.noised_steps) == 3
+
+
+def test_layers_may_be_frozen_between_phases():
+    """The steps of the second phase are those of an optimizer that starts with the first one's state of these layers."""
+    inputs, labels = models.data(8)
+    model, optimizer = models.mlp(), _adaclip(momentum=0.9)
+    models.fit(model, optimizer, inputs, labels, 4)
+    frozen, moving = model.layers[0].get_weights(), model.layers[-1].get_weights()
+    variances = [variable.numpy() for variable in optimizer._all_state_variables[1]]
+    model.layers[0].trainable = False
+    models.fit(model, optimizer, inputs, labels, 4)
+    assert all((p == q).all() for p, q in zip(frozen, model.layers[0].get_weights()))
+    assert any((p != q).any() for p, q in zip(moving, model.layers[-1].get_weights()))
+    now = [variable.numpy() for variable in optimizer._all_state_variables[1]]
+    assert [np.array_equal(p, q) for p, q in zip(variances, now)] == [True, True, False, False]
+    assert int(optimizer.noised_steps) == 4
+    model.layers[0].trainable = True
+    models.fit(model, optimizer, inputs, labels, 4)
+    assert any((p != q).any() for p, q in zip(frozen, model.layers[0].get_weights()))
 
 
 def test_float16_variables_are_refused():

@@ -268,20 +268,6 @@ def test_a_logical_batch_counts_once(tmp_path):
     assert sorted(scalars(tmp_path / "privacy")["privacy/noise_norm"]) == [1, 2, 3, 4]
 
 
-def test_eager_and_graph_write_the_same(tmp_path):
-    for name, eagerly in (("eager", True), ("graph", False)):
-        model = make_model(seed=5, compile_arguments={"run_eagerly": eagerly})
-        fit(model, PrivacyTensorBoard(tmp_path / name, **WHERE, update_freq=1), steps_per_epoch=2)
-    eager, graph = (scalars(tmp_path / name / "privacy") for name in ("eager", "graph"))
-    assert eager.keys() == graph.keys()
-    for tag in graph:
-        assert eager[tag] == pytest.approx(graph[tag], rel=1e-4), tag
-
-
-# ---------------------------------------------------------------------------------------------------
-# Where epsilon comes from.
-
-
 def test_the_budget_of_the_same_fit_counts(fresh, tmp_path):
     counting = budget.PrivacyBudget(**{**WHERE, "delta": 1e-4})
     history = fit(fresh, PrivacyTensorBoard(tmp_path, budget=counting, update_freq=2), counting, epochs=2)

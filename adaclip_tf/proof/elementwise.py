@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from adaclip_tf.proof import sources
 from adaclip_tf.proof.labels import EVERYWHERE, Public, Rows, Unproven, rank
 from adaclip_tf.proof.sizes import Count
 from adaclip_tf.proof.walk import Labels, Walk, entry, public
@@ -66,6 +67,13 @@ def meets(walk: Walk, tensor: tf.Tensor, label: Any, axis: int) -> None:
         not_counted(walk.sizes.extents(tensor), axis)
     if axis < 0 or tensor.shape[axis] == 1 or is_uniform(tensor, label, axis):
         return
+    array = sources.closed_over(walk, tensor)
+    if array is not None:
+        raise Unproven(
+            f"gives examples values of {array.name!r}, an array of shape {array.shape} that was closed over, by their place "
+            f"in the batch. If it holds examples, {sources.PASS} As it is, an example that leaves moves the others",
+            mixing=True,
+        )
     raise Unproven(f"gives examples values of {tensor.op.name!r} by their place in the batch")
 
 

@@ -78,6 +78,40 @@ class Sources:
         return Rows(0)
 
 
+# Ops whose constants may be shapes, axes or permutations.
+# fmt: off
+_TAKES_STRUCTURE = frozenset({
+    "Reshape", "Transpose", "Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "StridedSlice", "Slice", "Tile", "Pad",
+    "PadV2", "MirrorPad", "ExpandDims", "ConcatV2", "BroadcastTo", "Fill", "GatherV2", "ReverseV2", "Cumsum", "Split",
+    "SplitV", "ArgMax", "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "Conv2DBackpropInput", "Pack",
+    "ResizeBilinear", "ResizeNearestNeighbor", "StatelessRandomUniformV2", "StatelessRandomNormalV2",
+})
+# fmt: on
+
+
+def closed_over(walk: Walk, tensor: tf.Tensor) -> tf.Tensor | None:
+    """An array that Python code left in the graph and that something public was computed from: it may hold examples."""
+    seen, pending = set(), [tensor]
+    while pending:
+        current = pending.pop()
+        if current.ref() in seen:
+            continue
+        seen.add(current.ref())
+        is_left = current.op.type == "Const" or current.ref() in walk.captured
+        is_array = bool(current.shape.rank) and current.dtype not in (tf.resource, tf.variant) and current.shape[0] != 1
+        if is_left and is_array and not _is_structural(current):
+            return current
+        pending.extend(current.op.inputs)
+    return None
+
+
+def _is_structural(tensor: tf.Tensor) -> bool:
+    """Whether a constant is only used as a shape, an axis or the like."""
+    if not tensor.dtype.is_integer or tensor.shape.rank != 1:
+        return False
+    return all(op.type in _TAKES_STRUCTURE for op in tensor.consumers())
+
+
 class Piece(NamedTuple):
     """Tensors through which some data enters, and how to cut examples out of them."""
 
