@@ -1,8 +1,8 @@
 """Measures how far one example moves the clipped sum, and compares the sum with single-example gradients.
 
-Only public names of the library are used, so that what is measured is what a user gets. Learning rates are B / C, so that
-a step takes sum_k u_k itself off the weights. The reference is TensorFlow's GradientTape on batches of one, clipped in
-NumPy; it shares no code with the library.
+Only public names of the library are used, so that what is measured is what a user gets. Learning rates are B / C, so
+that a step takes sum_k u_k itself off the weights. The reference is TensorFlow's GradientTape on batches of one,
+clipped in NumPy; it shares no code with the library.
 """
 
 from __future__ import annotations
@@ -182,19 +182,20 @@ class Reference:
                 tf.function(_gradient(loss_fn, variables), input_signature=[spec])
                 for loss_fn, variables in self._problem.all_players()
             ]
-        rows = [[np.asarray(f(next(iter(batch))), np.float64) for f in self._functions] for batch in singles]
+        start = [(v, v.numpy()) for v in self._problem.model.non_trainable_variables]
+        rows = []
+        for batch in singles:
+            rows.append([np.asarray(function(next(iter(batch))), np.float64) for function in self._functions])
+            for variable, value in start:  # what the example wrote must not reach the next
+                variable.assign(value)
+            if self._problem.reset:
+                self._problem.reset()
         return [np.stack(of_player) for of_player in zip(*rows)]
 
     def norms(self, data) -> list[np.ndarray]:
         if self._case.fixed is not None:  # can't run alone; a guess does
             return [np.ones(1) for _ in self._problem.all_players()]
-        start = [(v, v.numpy()) for v in self._problem.model.non_trainable_variables]
-        norms = [np.linalg.norm(gradients, axis=1) for gradients in self.gradients(data)]
-        for variable, value in start:
-            variable.assign(value)
-        if self._problem.reset:
-            self._problem.reset()
-        return norms
+        return [np.linalg.norm(gradients, axis=1) for gradients in self.gradients(data)]
 
     def clipped_sums(self, data, clips) -> list[np.ndarray]:
         """sum_k g_k / max(C, |g_k|)."""
@@ -272,8 +273,8 @@ def verdict(case: Case, mode_name: str, outcome: Outcome) -> str:
         return f"a sum of {outcome.size:.4g} per example"
     if outcome.residue:
         return f"an example left a trace of size {outcome.residue:.3g} besides the noised weights"
-    # What is known to mix may be run alone. Where the batch size is fixed that is a batch of copies, on which a model may
-    # do other things than on a batch of one; then the moves alone count.
+    # What is known to mix may be run alone. Where the batch size is fixed that is a batch of copies, on which a model
+    # may do other things than on a batch of one; then the moves alone count.
     compared = case.expect == "accepted" or not MODES[mode_name].fixes_batch_size
     if compared and not outcome.mismatch <= case.tolerance:
         return f"not the sum of clipped single-example gradients: {outcome.mismatch:.3g} off per example"
