@@ -77,7 +77,7 @@ def sparse_total():
     """Sparse features over the sum of the batch."""
 
     def build(x):
-        return L.Dense(3)(Apply(lambda t: _dense(t) / (1 + tf.sparse.reduce_sum(tf.abs(t))))(x))
+        return L.Dense(3)(Apply(lambda t: _dense(t) / (1 + tf.reduce_sum(tf.abs(t.values))))(x))
 
     return net(build, sparse_features)
 

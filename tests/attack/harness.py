@@ -137,9 +137,9 @@ def _remove_in_turn(case, stepper, reference, clips, data, removals, outcome, le
         stepper.restore()
         expected = reference.clipped_sums(data, clips)
         outcome.mismatch = max([outcome.mismatch, *[_norm(t - e) / size / leniency for t, e in zip(whole, expected)]])
-    count = size if removals is None else min(removals, size)
-    # From 1: the second example is the one that a hostile batch scales.
-    for k in [(1 + index * size // count) % size for index in range(count)]:
+    # The second example is the one that a hostile batch scales; the first and the last are what others lean on.
+    order = list(dict.fromkeys([1 % size, 0, size - 1, *range(size)]))
+    for k in order[:removals]:
         rows = [row for row in range(size) if row != k]
         if case.fixed is not None:  # replaced by its neighbour, twice the bound
             rows.insert(k, (k + 1) % size)

@@ -179,9 +179,13 @@ class Stepper:
             return self.problem.model.make_train_function(force=True)
 
         def step(batch):
-            for (loss_fn, _), variables, optimizer in zip(self._players, self._variables, self._optimizers):
+            # All losses first: a player's second half of the step must not see what the first wrote.
+            tapes, losses = [], []
+            for loss_fn, _ in self._players:
                 with tf.GradientTape() as tape:
-                    loss = loss_fn(batch)
+                    losses.append(loss_fn(batch))
+                tapes.append(tape)
+            for optimizer, loss, variables, tape in zip(self._optimizers, losses, self._variables, tapes):
                 optimizer.minimize(loss, variables, tape=tape)
 
         if self.mode.eager:
