@@ -1,13 +1,35 @@
 """All cases, by name: importing a module of cases registers them."""
 
-import importlib
-import pathlib
+from tests.attack import (
+    cases_batch_norm,
+    cases_gradients,
+    cases_layers,
+    cases_losses,
+    cases_memory,
+    cases_mixing,
+    cases_no_memory,
+    cases_real,
+    cases_sequences,
+    cases_steps,
+    cases_variable_size,
+)
+from tests.attack.case import CASES, Case
 
-from tests.attack.case import CASES
+MODULES = (
+    cases_batch_norm,
+    cases_gradients,
+    cases_layers,
+    cases_losses,
+    cases_memory,
+    cases_mixing,
+    cases_no_memory,
+    cases_real,
+    cases_sequences,
+    cases_steps,
+    cases_variable_size,
+)
 
 
-def load() -> dict:
-    """Imports every `cases_*.py` of this folder."""
-    for path in sorted(pathlib.Path(__file__).parent.glob("cases_*.py")):
-        importlib.import_module(f"tests.attack.{path.stem}")
-    return CASES
+def load() -> dict[str, Case]:
+    """The cases of all modules above."""
+    return dict(CASES)

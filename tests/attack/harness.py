@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import linecache
 import re
 import traceback
@@ -72,15 +73,20 @@ def attack(case: Case, mode_name: str, *, sizes=(8,), removals=None, optimizer=p
       optimizer: what is attacked, (mode, clip, number of weights) -> optimizer.
     """
     mode = MODES[mode_name]
-    if mode.mirrored and case.own_step_only:
+    if (mode.mirrored or mode.executions > 1 or mode.fit) and case.own_step_only:
         return Outcome("n/a", "a step of one's own has no `fit`")
-    with _setting(case, mode):
-        problem = case.build()
-        batches = _batches(problem, sizes)
+    with _setting(case):
+        problem, batches = _prepare(case, sizes)
         reference = Reference(problem, case)
         clips = [_clip(norms, case.clip) for norms in reference.norms(batches[0])]
+        if mode.mirrored:  # the reference stays outside, where plain functions may call it
+            weights = problem.model.get_weights()
+            with _scope(mode):
+                problem, batches = _prepare(case, sizes)
+                problem.model.set_weights(weights)
         try:
-            stepper = Stepper(problem, case, mode, optimizer, clips)
+            with _scope(mode):
+                stepper = Stepper(problem, case, mode, optimizer, clips)
             return _measure(case, stepper, reference, clips, batches, removals)
         except Exception as error:
             outcome = Outcome("refused" if in_words(error) else "crash", summary(error))
@@ -89,25 +95,36 @@ def attack(case: Case, mode_name: str, *, sizes=(8,), removals=None, optimizer=p
 
 
 @contextlib.contextmanager
-def _setting(case, mode):
+def _setting(case):
     tf.keras.backend.clear_session()
     tf.keras.utils.set_random_seed(1)
     policy = tf.keras.mixed_precision.global_policy()
     tf.keras.mixed_precision.set_global_policy(case.policy)
-    scope = tf.distribute.MirroredStrategy(["CPU:0"]).scope() if mode.mirrored else contextlib.nullcontext()
     try:
-        with scope:
-            yield
+        yield
     finally:
         tf.keras.mixed_precision.set_global_policy(policy)
 
 
-def _batches(problem, sizes):
+@functools.lru_cache(maxsize=1)
+def _strategy():
+    return tf.distribute.MirroredStrategy(["CPU:0"])
+
+
+def _scope(mode):
+    return _strategy().scope() if mode.mirrored else contextlib.nullcontext()
+
+
+def _prepare(case, sizes):
+    """The problem, with a model that is built, and its batches."""
+    problem = case.build()
     rng = np.random.default_rng(7)
     batches = [problem.data(rng, size) for size in sizes]
     if not problem.model.built:
         problem.model(batches[0][0])
-    return batches
+    if not case.own_step_only:
+        problem.model.compile(loss=problem.loss, **problem.compile)  # for loops that only use its loss
+    return problem, batches
 
 
 def _measure(case, stepper, reference, clips, batches, removals) -> Outcome:
@@ -170,8 +187,6 @@ class Reference:
     def __init__(self, problem: Problem, case: Case):
         self._problem, self._case = problem, case
         self._functions = None
-        if not problem.players:
-            problem.model.compile(loss=problem.loss, **problem.compile)
 
     def gradients(self, data) -> list[np.ndarray]:
         """[examples, weights] of every player, float64."""
@@ -220,12 +235,17 @@ def _gradient(loss_fn, variables):
 # Errors.
 
 
+_LOOP_NOTE = "AutoGraph tried to define it automatically, but ran into"
+
+
 def in_words(error: BaseException) -> bool:
     """Whether the library itself raised the error, or a check of it in the run did."""
     if isinstance(error, tf.errors.InvalidArgumentError):
         return "assertion failed" in str(error)
     if not isinstance(error, (ValueError, NotImplementedError)):
         return False
+    if _LOOP_NOTE in str(error):  # in a loop AutoGraph quotes the error, without frames
+        return re.search(f"{_LOOP_NOTE} a (ValueError|NotImplementedError): ", str(error)) is not None
     # AutoGraph puts the frames of the function it traced into the message.
     frames = re.findall(r'File "([^"]+)", line (\d+)', str(error))
     if not frames:
@@ -238,6 +258,7 @@ def in_words(error: BaseException) -> bool:
 def summary(error) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = next((line for line in lines if re.match(r"\w*Error: ", line)), lines[0] if lines else "")
+    text = next((line for line in lines if _LOOP_NOTE in line), text)
     if isinstance(error, tf.errors.OpError):  # between the frames of the traceback that TensorFlow prints
         said = [line for line in lines if not line.startswith(("File ", "Detected at", "Graph execution", "[[{{"))]
         text = next((line for line in said if "assertion" in line), " / ".join(said[:3]))
@@ -247,11 +268,10 @@ def summary(error) -> str:
 def _unrunnable(case, mode, sizes) -> str:
     """Why TensorFlow can't run the case in this mode without the library either, or ""."""
     try:
-        with _setting(case, mode):
-            problem = case.build()
-            data = _batches(problem, sizes)[0]
+        with _setting(case), _scope(mode):
+            problem, batches = _prepare(case, sizes)
             clips = [1.0 for _ in problem.all_players()]
-            Stepper(problem, case, mode, plain_optimizer, clips).total(data)
+            Stepper(problem, case, mode, plain_optimizer, clips).total(batches[0])
     except Exception as error:
         return summary(error)
     return ""

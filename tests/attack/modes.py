@@ -24,6 +24,7 @@ class Mode:
     own_loop: bool = False  # `minimize` in a function of one's own instead of `fit`
     fit: bool = False  # `model.fit` on arrays
     mirrored: bool = False
+    executions: int = 1  # `steps_per_execution`
     path: str = "auto"
     adaptive: bool = False  # DPAdaClipSGD
 
@@ -48,9 +49,13 @@ MODES = {
         Mode("loop_eager", own_loop=True, eager=True, strict=False),
         Mode("fit", fit=True),
         Mode("mirrored", mirrored=True),
+        Mode("executions", executions=2),
         Mode("adaclip", adaptive=True),
     )
 }
+
+
+MAIN_MODES = ("graph", "static", "eager", "jit", "jacobian")  # of every case; the others of some
 
 
 def dataset(problem: Problem, data, static: bool):
@@ -109,7 +114,12 @@ class Stepper:
         if not self._own:
             (optimizer,) = self._optimizers
             problem.model.compile(
-                optimizer, problem.loss, run_eagerly=mode.eager, jit_compile=mode.jit or None, **problem.compile
+                optimizer,
+                problem.loss,
+                run_eagerly=mode.eager,
+                jit_compile=mode.jit or None,
+                steps_per_execution=mode.executions,
+                **problem.compile,
             )
 
     def _restored(self):
@@ -150,7 +160,7 @@ class Stepper:
             self._steps[key] = self._make_step(batches.element_spec)
         if self._own:
             self._steps[key](next(iter(batches)))
-        elif self.mode.mirrored:
+        elif self.mode.mirrored or self.mode.executions > 1:
             self.problem.model.fit(batches, verbose=0)
         else:
             self._steps[key](iter(batches))
