@@ -28,7 +28,7 @@ def main() -> int:
 
     from absl import logging
 
-    from tests.attack import catalog, harness
+    from tests.attack import catalog, errors, harness
     from tests.attack.modes import MODES
 
     logging.set_verbosity(logging.ERROR)
@@ -44,7 +44,7 @@ def main() -> int:
             try:
                 outcome = harness.attack(case, mode, sizes=sizes, removals=arguments.removals)
             except Exception as error:  # the case itself does not run; go on with the others
-                outcome = harness.Outcome("crash", f"the case is broken: {harness.summary(error)}")
+                outcome = harness.Outcome("crash", f"the case is broken: {errors.summary(error)}")
             wrong = harness.verdict(case, mode, outcome)
             run, broken = run + 1, broken + bool(wrong)
             if wrong or not arguments.failing:

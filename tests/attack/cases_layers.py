@@ -115,7 +115,7 @@ def reshape_permute_repeat():
     return net(build, features())
 
 
-@case("accepted", fast=("graph",))
+@case("accepted")
 def layer_normalization():
     return net([L.Dense(6), L.LayerNormalization(), L.Activation("relu"), L.Dense(3)], features())
 

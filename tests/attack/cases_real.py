@@ -145,7 +145,7 @@ def simclr():
     return net([L.Dense(4, "tanh"), L.Dense(3)], lambda rng, n: (floats(rng, n, 2, 5), np.zeros(n)), PerExample(loss))
 
 
-@case("accepted", fast=("graph",))
+@case("accepted")
 def deep_sets():
     """Sets of up to six points with a mask: the sum over an example's own points."""
 

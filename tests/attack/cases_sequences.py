@@ -115,7 +115,7 @@ def encoder_decoder():
     return net(build, features(4, 2))
 
 
-@case("accepted", fast=("graph",))
+@case("accepted")
 def embedding_mean():
     return net([L.Embedding(11, 4), L.GlobalAveragePooling1D(), L.Dense(3)], tokens())
 
@@ -179,7 +179,7 @@ def attention():
     return net(build, features(5, 3))
 
 
-@case("accepted", fast=("graph",))
+@case("accepted")
 def transformer():
     def build(x):
         h = L.Dense(4)(x)
