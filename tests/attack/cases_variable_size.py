@@ -121,7 +121,7 @@ def _dense(t):
     return tf.ensure_shape(tf.sparse.to_dense(t), [None, 7])
 
 
-@case("refused")
+@case("refused", clip=5.0)
 def loss_by_longest():
     """Divided by the length of the batch's longest example."""
 

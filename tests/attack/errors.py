@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import linecache
+import pathlib
 import re
 import traceback
 
 import tensorflow as tf
 
+import adaclip_tf
+
+_LIBRARY = pathlib.Path(adaclip_tf.__file__).parent
 _LOOP_NOTE = "AutoGraph tried to define it automatically, but ran into"
 
 
@@ -25,7 +29,7 @@ def in_words(error: BaseException) -> bool:
         frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     file, line = frames[-1]
     # TensorFlow leaves its own frames out, so what it raised seems to come from the line that called it.
-    return "/adaclip_tf/" in file and linecache.getline(file, int(line)).lstrip().startswith("raise ")
+    return _LIBRARY in pathlib.Path(file).parents and linecache.getline(file, int(line)).lstrip().startswith("raise ")
 
 
 def summary(error) -> str:
