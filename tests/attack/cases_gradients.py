@@ -59,7 +59,7 @@ _MIXING_BACKWARDS = {
     "gradient_in_function": tf.function(_with_gradient(lambda x, dy: dy - tf.reduce_mean(dy, axis=0))),
 }
 for _name, _function in _MIXING_BACKWARDS.items():
-    # Clipping dy as a whole is harmless row by row of a Jacobian, and mixes where the whole batch goes backwards at once.
+    # Clipping dy as a whole is harmless row by row of a Jacobian, and mixes where all rows go backwards at once.
     _expect = "either" if _name == "gradient_clipped_by_batch_norm" else "refused"
     _around(_expect, _name, _function, fast=("graph",) if _name == "gradient_of_other_inputs" else ())
 
