@@ -1,0 +1,53 @@
+"""Every case of this folder: refused in words, or one example moves the clipped sum by 1 at most. See README.md."""
+
+import pathlib
+
+import pytest
+
+from tests.attack import catalog, harness
+from tests.attack.modes import MAIN_MODES, MODES
+
+CASES = catalog.load()
+FAST = [(name, mode) for name, case in CASES.items() for mode in case.fast]
+MAIN = [(name, mode) for mode in MAIN_MODES for name in CASES]
+# Each case in one more mode, in turn.
+MORE_MODES = [mode for mode in MODES if mode not in MAIN_MODES]
+MORE = [(name, MORE_MODES[index % len(MORE_MODES)]) for index, name in enumerate(CASES)]
+
+
+def _check(name, mode, **options):
+    case = CASES[name]
+    outcome = harness.attack(case, mode, **options)
+    wrong = harness.verdict(case, mode, outcome)
+    assert not wrong, f"{name} ({case.expect}) in mode {mode}: {wrong}\n{outcome}"
+
+
+@pytest.mark.parametrize(("name", "mode"), FAST)
+def test_some_cases(name, mode):
+    _check(name, mode, sizes=(8,), removals=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "mode"), MAIN)
+def test_every_case_in_the_main_modes(name, mode):
+    fixed = CASES[name].fixed
+    # XLA compiles each batch size anew, and steps that are not traced take longer: these get the small one only.
+    sizes = (fixed,) if fixed else (8,) if mode in ("eager", "jit") else (8, 32)
+    _check(name, mode, sizes=sizes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "mode"), MORE)
+def test_every_case_in_one_more_mode(name, mode):
+    _check(name, mode, sizes=(CASES[name].fixed or 8,))
+
+
+def test_there_are_enough_cases():
+    """The folder is worth its name: at least 120 cases, a third of them right."""
+    right = [case for case in CASES.values() if case.expect == "accepted"]
+    assert len(CASES) >= 120 and len(right) >= 40
+
+
+def test_every_file_of_cases_is_in_the_catalog():
+    files = {path.stem for path in pathlib.Path(__file__).parent.glob("cases_*.py")}
+    assert files == {module.__name__.rpartition(".")[2] for module in catalog.MODULES}

@@ -1,0 +1,35 @@
+"""All cases, by name: importing a module of cases registers them."""
+
+from tests.attack import (
+    cases_batch_norm,
+    cases_gradients,
+    cases_layers,
+    cases_losses,
+    cases_memory,
+    cases_mixing,
+    cases_no_memory,
+    cases_real,
+    cases_sequences,
+    cases_steps,
+    cases_variable_size,
+)
+from tests.attack.case import CASES, Case
+
+MODULES = (
+    cases_batch_norm,
+    cases_gradients,
+    cases_layers,
+    cases_losses,
+    cases_memory,
+    cases_mixing,
+    cases_no_memory,
+    cases_real,
+    cases_sequences,
+    cases_steps,
+    cases_variable_size,
+)
+
+
+def load() -> dict[str, Case]:
+    """The cases of all modules above."""
+    return dict(CASES)
