@@ -21,8 +21,8 @@ hands out the counter S from before. So each call owns the range S, ..., S + B -
 Within it each (variable, term) has a range for its radii and one for its angles, all in a row (`layout`), and
 its i-th radius and i-th angle, which make two numbers, are the i-th words there. All additions are of 128 bits, with
 carry. So (call, variable, term, pair of numbers) and (block, words of it) correspond one to one until the counter has
-come round, after 2^120 blocks: 4e19 years at 10^9 a second. Eager mode, graphs, XLA and GPUs use counters alike: block
-k of an op that starts at counter c has counter c + k.
+come round, after 2^120 blocks: 4e19 years at 10^9 a second. Eager mode, graphs, XLA and (by TensorFlow's sources) GPUs
+use counters alike: block k of an op that starts at counter c has counter c + k.
 
 What can be worked back. Whoever has a whole block and a key can undo Philox's rounds: from known blocks, trying 2^64
 keys would do. So no whole block is shown. Two numbers in float32 show some 25 of their radius's 64 bits and 25 of

@@ -26,10 +26,10 @@ def _sizes(seed):
 def _calls(number, terms, jit_compile=None):
     """`number` calls for variables of four sets of sizes in turn: the state before and after, counters, sizes.
 
-    The state begins shortly before the lower half of the counter runs over.
+    The lower half of the counter runs over within the first call: before its last variable's angles.
     """
     source = noise.NoiseSource(seed=1, terms=terms)
-    source._state.assign([-(10**12), *source._state.numpy()[1:]])
+    source._state.assign([-(10**11), *source._state.numpy()[1:]])
     before = source._state.numpy().view(np.uint64)
 
     def call(sizes):
