@@ -116,8 +116,8 @@ def optimizer_event(
         return dp_accounting.NoOpDpEvent()
     if past.batch_size > batch_size:
         raise ValueError(
-            f"`batch_size` is {batch_size}, and the optimizer has taken steps on batches of {past.batch_size}: give the "
-            "expected size of a logical batch."
+            f"`batch_size` is {batch_size}, and the optimizer has taken steps on batches of {past.batch_size}: give "
+            "the expected size of a logical batch."
         )
     step = Mechanism(past.noise_multiplier, num_examples, batch_size, sampling, past.microbatch_sensitivity)
     return step.event(steps=past.steps)

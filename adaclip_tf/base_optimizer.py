@@ -23,7 +23,6 @@ from absl import logging
 
 from adaclip_tf import _checks, _validate, core, gradients, noise, past, replicas, unnoised
 
-
 # What the accounting of a step hangs on.
 _FIXED = ("noise_multiplier", "num_microbatches", "expected_batch_size", "accumulation_steps")
 
@@ -114,9 +113,9 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         microbatch's u_k into any other vector of the unit ball: 2. That takes for granted that no other
         example changes its microbatch, so batches and microbatches must be of fixed size.
 
-        `num_microbatches` equal to the batch size is one example each. Where `expected_batch_size` says that it is, every
-        example gets its own gradient, whatever the size of the batch. Without `expected_batch_size` the state says what
-        the batches were like, and before the first step nobody knows: 2.
+        `num_microbatches` equal to the batch size is one example each. Where `expected_batch_size` says that it is,
+        every example gets its own gradient, whatever the size of the batch. Without `expected_batch_size` the state
+        says what the batches were like, and before the first step nobody knows: 2.
         """
         if self._one_example_each:
             return 1.0
@@ -141,6 +140,12 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         if not getattr(self, "_built", False):
             return past.PastSteps(0, 0.0, 1.0, 0, past.phase_name(self._first_phase))
         return self._past.read()
+
+    def start_phase(self, phase) -> None:
+        """Makes what follows a phase of its own in a ledger; for `PrivacyBudget(..., new_phase=True)`."""
+        self._first_phase = phase
+        if getattr(self, "_built", False):
+            self._past.start_phase(phase)
 
     @property
     def noised_steps(self) -> tf.Variable:
@@ -536,7 +541,8 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         if name in _FIXED and name in self.__dict__:
             raise AttributeError(
                 f"`{name}` of {self.name} can't be changed, from {getattr(self, name)!r} to {value!r}: the steps taken "
-                "so far are accounted by it. Make a new optimizer; `PrivacyBudget(..., ledger=path)` adds up what both cost."
+                "so far are accounted by it. Make a new optimizer; `PrivacyBudget(..., ledger=path)` adds up what both "
+                "cost."
             )
         super().__setattr__(name, value)
 

@@ -7,16 +7,16 @@ of steps, and whoever counts epsilon asks these.
 | variable             | holds                                                                                         |
 |----------------------|-----------------------------------------------------------------------------------------------|
 | `past_noise`         | the least noise multiplier of all steps                                                       |
-| `largest_batch`      | the largest batch size B: `expected_batch_size`, or where there is none (batches of fixed,     |
-|                      | public size) the largest logical batch that was seen                                          |
+| `largest_batch`      | the largest batch size B: `expected_batch_size`, or where there is none (batches of a fixed   |
+|                      | and public size) the largest logical batch that was seen                                      |
 | `largest_microbatch` | the most examples in one microbatch: the sensitivity is 1 where that is 1, otherwise 2        |
-| `phase`              | 124 random bits, drawn with the optimizer: a restored optimizer continues its phase, a new one |
-|                      | is a new phase (see `adaclip_tf.ledger`)                                                      |
+| `phase`              | 124 random bits, drawn with the optimizer: a restored optimizer continues its phase, a new    |
+|                      | one is a new phase (see `adaclip_tf.ledger`)                                                  |
 
 Least and largest are taken inside the step, as arithmetic. Nothing that restores variables (`.keras`, H5, lazily by
 `tf.train.Checkpoint`, `BackupAndRestore`, `set_weights`), and no compiler that drops assertions, gets around them: if
-steps differ, all are counted as the worst of them, never too small. `check` refuses such a mixture earlier, wherever there
-is an occasion: when a file is loaded, and when a `PrivacyBudget` begins.
+steps differ, all are counted as the worst of them, never too small. `check` refuses such a mixture earlier, wherever
+there is an occasion: when a file is loaded, and when a `PrivacyBudget` begins.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class Past:
         own = (self._steps, self._noise, self._batch, self._microbatch, self._phase)
         return _past([next(value for v, value in zip(variables, values) if v is mine) for mine in own])
 
-    def start_phase(self) -> None:
+    def start_phase(self, phase: np.ndarray) -> None:
         """Makes what follows a phase of its own."""
-        self._phase.assign(new_phase())
+        self._phase.assign(phase)
 
 
 def check(past: PastSteps, noise_multiplier: float, expected_batch_size: int | None, who: str) -> None:
@@ -100,13 +100,13 @@ def check(past: PastSteps, noise_multiplier: float, expected_batch_size: int | N
         return
     if past.noise_multiplier != noise_multiplier:
         raise ValueError(
-            f"{who} has `noise_multiplier`={noise_multiplier:g}, and the {past.steps} noised steps of the state that it "
-            f"was given were taken with {past.noise_multiplier:g}: one epsilon for both would be wrong. {fix}"
+            f"{who} has `noise_multiplier`={noise_multiplier:g}, and the {past.steps} noised steps of the state that "
+            f"it was given were taken with {past.noise_multiplier:g}: one epsilon for both would be wrong. {fix}"
         )
     if expected_batch_size not in (None, past.batch_size):
         raise ValueError(
-            f"{who} has `expected_batch_size`={expected_batch_size}, and the {past.steps} noised steps of the state that "
-            f"it was given were taken with {past.batch_size}: one epsilon for both would be wrong. {fix}"
+            f"{who} has `expected_batch_size`={expected_batch_size}, and the {past.steps} noised steps of the state "
+            f"that it was given were taken with {past.batch_size}: one epsilon for both would be wrong. {fix}"
         )
 
 
