@@ -15,7 +15,7 @@ import scipy.special
 import scipy.stats
 from tensorflow_privacy.privacy.analysis import compute_dp_sgd_privacy_lib as tfp
 
-from adaclip_tf import accounting, past
+from adaclip_tf import accounting, calibration, past
 from adaclip_tf.mechanism import Mechanism
 
 MNIST = {"num_examples": 60000, "batch_size": 600, "epochs": 10}
@@ -48,9 +48,12 @@ def test_where_b_does_not_divide_n_epochs_are_those_that_are_trained(n, batch, e
 
 
 def test_an_epsilon_that_was_too_small():
-    run = {"noise_multiplier": 24.855, "delta": 1e-5, "num_examples": 1500, "batch_size": 1000}
-    assert accounting.epsilon(**run, epochs=20) == pytest.approx(1.169, abs=1e-3)
-    assert accounting.epsilon(**run, steps=30) == pytest.approx(1.0, abs=1e-3)  # what 20 epochs were taken for
+    """20 epochs of 1500 examples in batches of 1000 are 40 steps. Counted as 30, epsilon 1.17 passes for 1."""
+    run = {"delta": 1e-5, "num_examples": 1500, "batch_size": 1000}
+    z = calibration.noise_multiplier(target_epsilon=1.0, steps=30, **run)
+    assert accounting.epsilon(noise_multiplier=z, epochs=20, **run) == pytest.approx(1.169, abs=1e-3)
+    z = calibration.noise_multiplier(target_epsilon=1.0, epochs=20, **run)
+    assert accounting.epsilon(noise_multiplier=z, steps=40, **run) <= 1.0
 
 
 @pytest.mark.parametrize("n,batch,epochs,z", GRID[::3])

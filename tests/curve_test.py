@@ -1,5 +1,7 @@
 """Tests of `adaclip_tf.curve`: the same numbers as from scratch, without the work of starting again."""
 
+import doctest
+
 import dp_accounting
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
@@ -39,6 +41,14 @@ def test_equals_epsilon_from_scratch(options):
     for steps in (1, 700):
         assert epsilon_at(steps) == pytest.approx(accounting.epsilon(**RUN, **options, steps=steps), rel=1e-6)
     assert epsilon_at(0) == 0.0
+
+
+def test_steps_that_are_paid_for_without_being_counted():
+    plain = epsilon_curve(**RUN)
+    more, fewer = epsilon_curve(**RUN, paid_before=40), epsilon_curve(**RUN, paid_before=-40)
+    assert (more(60), fewer(140), fewer(40), fewer(3)) == (plain(100), plain(100), 0.0, 0.0)
+    assert more.largest_steps(0.5) == plain.largest_steps(0.5) - 40
+    assert fewer.largest_steps(0.5) == plain.largest_steps(0.5) + 40
 
 
 @pytest.mark.parametrize("accountant", ["rdp", "pld"])
@@ -104,6 +114,10 @@ def test_a_number_of_steps_is_converted_once(monkeypatch):
     for _ in range(100):
         epsilon_at(600)
     assert len(calls) == 1
+
+
+def test_examples_in_the_docstrings():
+    assert doctest.testmod(curve).failed == 0
 
 
 @pytest.mark.parametrize(
