@@ -89,8 +89,10 @@ class Session:
     def close(self, count: int) -> None:
         """The end of the run."""
         if self._held:
-            self.settle(count, ended=True)
-            self.abandon()
+            try:
+                self.settle(count, ended=True)
+            finally:
+                self.abandon()
 
     def broken_off(self, steps_per_call: int) -> None:
         """The end of a run that was interrupted: the call that it may have been in counts, whether or not it was."""

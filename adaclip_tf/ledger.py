@@ -103,7 +103,7 @@ class Ledger:
       >>> ledger = Ledger(path)
       >>> ledger.add("pca", gaussian_event(8.0))
       >>> round(ledger.epsilon(delta=1e-5), 3)
-      0.539
+      0.478
 
     Args:
       path: of the file, which need not be there yet.
