@@ -64,7 +64,7 @@ def test_of_takes_it_from_distributed_batches():
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_workers_together_draw_with_probability_q(workers):
-    """Each of W workers draws its own n / W rows with q = B / n, not W B / n. 3000 draws of 60 rows: 4 sigma is 0.5 %."""
+    """Each of W workers draws its own n / W rows with q = B / n, not W B / n. 3000 draws of 60 rows: sd 0.001."""
     drawn = []
 
     class Strategy:
@@ -118,7 +118,9 @@ def test_arrays_accounted_as_poisson_are_refused(n):
     """Where B divides n the batch has a static size, and where it does not it has not."""
     x, y = models.data(n)
     where = {**WHERE, "num_examples": n}
-    refused("Poisson sampling, and `fit` was given arrays", compiled(), x, PrivacyBudget(**where), y=y, batch_size=BATCH)
+    refused(
+        "Poisson sampling, and `fit` was given arrays", compiled(), x, PrivacyBudget(**where), y=y, batch_size=BATCH
+    )
     fit(compiled(), x, PrivacyBudget(**where, sampling="shuffled"), y=y, batch_size=BATCH)
 
 
@@ -205,10 +207,10 @@ def test_what_cannot_be_seen_is_not_refused():
 @pytest.mark.parametrize("way", ["arrays", "static", "dynamic"])
 def test_a_microbatch_for_each_example_costs_what_examples_cost(size, way):
     x, y = models.data(N)
-    arguments = {
-        "arrays": {"data": x, "y": y, "batch_size": BATCH},
-        "static": {"data": slices().batch(BATCH, drop_remainder=True)},
-        "dynamic": {"data": slices().batch(BATCH)},
+    data, options = {
+        "arrays": (x, {"y": y, "batch_size": BATCH}),
+        "static": (slices().batch(BATCH, drop_remainder=True), {}),
+        "dynamic": (slices().batch(BATCH), {}),
     }[way]
     expected = [accounting.epsilon_of(accounting.gaussian_event(Z, epochs), delta=DELTA) for epochs in (1, 2)]
     for microbatches in (BATCH, None):
@@ -216,7 +218,7 @@ def test_a_microbatch_for_each_example_costs_what_examples_cost(size, way):
         budget = PrivacyBudget(**SHUFFLED)
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)
-            history = fit(model, arguments["data"], budget, epochs=2, **{k: v for k, v in arguments.items() if k != "data"})
+            history = fit(model, data, budget, epochs=2, **options)
         assert history["epsilon"] == pytest.approx(expected, rel=1e-9)
         assert budget.epsilon == pytest.approx(expected[1], rel=1e-9)
 
@@ -224,7 +226,7 @@ def test_a_microbatch_for_each_example_costs_what_examples_cost(size, way):
 def test_microbatches_that_turn_out_to_be_shared_are_told_and_paid_for():
     model = compiled(size=None, num_microbatches=4)
     budget = PrivacyBudget(**{**SHUFFLED, "batch_size": 4})
-    with pytest.raises(ValueError, match="`num_microbatches`=4 was to be one example each.*twice the sensitivity"):
+    with pytest.raises(ValueError, match=r"`num_microbatches`=4 was to be one example each.*twice the sensitivity"):
         fit(model, slices().batch(8), budget)
     assert int(model.optimizer.noised_steps) == 1
     assert budget.epsilon == pytest.approx(

@@ -135,7 +135,7 @@ def test_the_target_is_for_all_together(path):
     fit(second, path, epochs=9, target_epsilon=target)
     assert int(second.optimizer.noised_steps) == 14
     third = compiled()
-    with pytest.raises(PrivacyBudgetSpentError, match="0 noised steps have cost.*allows 0 in all"):
+    with pytest.raises(PrivacyBudgetSpentError, match=r"0 noised steps have cost.*allows 0 in all"):
         fit(third, path, target_epsilon=target)
     assert int(third.optimizer.noised_steps) == 0
     assert spent(path) <= target
@@ -275,7 +275,7 @@ def test_a_state_that_is_older_than_the_ledger_is_refused(path, tmp_path):
     tf.train.Checkpoint(model=model).restore(backup)
     for target in (model, compiled()):
         tf.train.Checkpoint(model=target).restore(backup)
-        with pytest.raises(ValueError, match="counts 6 noised steps, and `ledger`=.* has 12 of this phase"):
+        with pytest.raises(ValueError, match=r"counts 6 noised steps, and `ledger`=.* has 12 of this phase"):
             fit(target, path)
         assert int(target.optimizer.noised_steps) == 6
     assert fit(model, path, new_phase=True)[0] == [epsilon((STEP, 18))]
@@ -357,7 +357,7 @@ def test_a_ledger_that_cannot_be_used_is_told_before_training(tmp_path):
         PrivacyBudget.of(batches(), delta=DELTA, ledger=tmp_path / "damaged.json")
     (tmp_path / "file").write_text("")
     model = compiled()
-    with pytest.raises(ValueError, match="`ledger`=.* can"):
+    with pytest.raises(ValueError, match=r"`ledger`=.* can"):
         fit(model, tmp_path / "file" / "ledger.json")
     with pytest.raises(ValueError, match="new_phase"):
         PrivacyBudget.of(batches(), delta=DELTA, ledger=tmp_path / "l.json", new_phase="yes")

@@ -3,6 +3,7 @@
 import doctest
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -22,6 +23,10 @@ SHUFFLED = Mechanism(20.0, num_examples=1000, batch_size=100, sampling="shuffled
 @pytest.fixture
 def path(tmp_path):
     return str(tmp_path / "private" / "ledger.json")
+
+
+def read(path):
+    return pathlib.Path(path).read_text()
 
 
 def session(path, phase="a", count=0, mechanism=STEP, other=None, fresh=None):
@@ -70,7 +75,9 @@ def test_everything_counts_together(path):
     Ledger(path).add("pca", pca)
     run(path, phase="a", end=100)
     run(path, phase="b", end=30, mechanism=SHUFFLED)
-    assert Ledger(path).epsilon(delta=DELTA) == pytest.approx(epsilon(pca, STEP.event(steps=100), SHUFFLED.event(steps=30)))
+    assert Ledger(path).epsilon(delta=DELTA) == pytest.approx(
+        epsilon(pca, STEP.event(steps=100), SHUFFLED.event(steps=30))
+    )
     assert Ledger(path).event(without="b") == dp_accounting.ComposedDpEvent([pca, STEP.event(steps=100)])
 
 
@@ -173,10 +180,12 @@ def test_other_events_are_written_once_for_a_phase(path):
 
 def test_a_model_behind_its_ledger_is_refused(path):
     run(path, end=100)
-    before = open(path).read()
-    with pytest.raises(ValueError, match=r"counts 60 noised steps, and `ledger`=.* has 100 of this phase.*new_phase=True"):
+    before = read(path)
+    with pytest.raises(
+        ValueError, match=r"counts 60 noised steps, and `ledger`=.* has 100 of this phase.*new_phase=True"
+    ):
         session(path, count=60)
-    assert open(path).read() == before
+    assert read(path) == before
     _lock.acquire(f"{path}.lock")  # nobody holds it
     _lock.release(f"{path}.lock")
 
@@ -254,13 +263,13 @@ DAMAGED = {
 def test_a_damaged_or_foreign_file_is_refused_and_left_alone(path, how):
     Ledger(path).add("pca", accounting.gaussian_event(8.0))
     run(path)
-    text = DAMAGED[how](open(path).read())
+    text = DAMAGED[how](read(path))
     with open(path, "w") as file:
         file.write(text)
-    for call in (Ledger, session, lambda p: privacy_main(p)):
+    for call in (Ledger, session, privacy_main):
         with pytest.raises(ValueError, match=r"`ledger`=.*ledger.json' is damaged, or no ledger.*left as it is"):
             call(path)
-    assert open(path).read() == text
+    assert read(path) == text
 
 
 def privacy_main(path):
@@ -274,7 +283,7 @@ def privacy_main(path):
 
 
 def test_a_folder_is_no_ledger(tmp_path):
-    with pytest.raises(ValueError, match="`ledger`=.* can't be read"):
+    with pytest.raises(ValueError, match=r"`ledger`=.* can't be read"):
         Ledger(tmp_path)
 
 
@@ -317,17 +326,17 @@ def test_events_come_back_as_they_went(event, path):
 
 def test_a_write_that_fails_leaves_the_old_file(path, monkeypatch):
     run(path, end=10)
-    before = open(path).read()
+    before = read(path)
 
     def full(_):
         raise OSError("no space left")
 
     one = session(path, count=10)
-    held = open(path).read()
+    held = read(path)
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
         one.reserve(20, 20)
-    assert open(path).read() == held != before
+    assert read(path) == held != before
     assert sorted(os.listdir(os.path.dirname(path))) == ["ledger.json", "ledger.json.lock"]
     one.abandon()
 

@@ -14,7 +14,9 @@ WHERE = {"num_examples": N, "batch_size": BATCH}
 def compiled(z=0.5, size=BATCH, jit_compile=False, **arguments):
     arguments = {"noise_multiplier": z, "expected_batch_size": size, **arguments}
     model = models.softmax_regression()
-    model.compile(DPFixedClipSGD(0.1, l2_norm_clip=1.0, **arguments), models.per_example_loss(), jit_compile=jit_compile)
+    model.compile(
+        DPFixedClipSGD(0.1, l2_norm_clip=1.0, **arguments), models.per_example_loss(), jit_compile=jit_compile
+    )
     return model
 
 
@@ -145,7 +147,7 @@ def test_steps_that_were_mixed_unseen_count_as_the_worst(trained, tmp_path, jit_
     assert past[:4] == (12, 0.5, 1.0, BATCH)
     event = optimizer_event(target.optimizer, **WHERE)
     assert event == accounting.training_event(noise_multiplier=0.5, steps=12, **WHERE)
-    with pytest.raises(ValueError, match="`batch_size` is 2, .* batches of 4"):
+    with pytest.raises(ValueError, match=r"`batch_size` is 2, .* batches of 4"):
         optimizer_event(target.optimizer, num_examples=N, batch_size=2)
     with pytest.raises(ValueError, match="`noise_multiplier`=5"):
         train(target, size=2, callbacks=[budget(batch_size=2)])
@@ -231,7 +233,9 @@ def test_where_the_expected_size_says_one_each_a_larger_batch_is_no_danger():
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("microbatches,size,parts,divisor", [(4, 16, 2, 8), (8, 16, 2, 16), (None, 16, 2, 16), (4, None, 2, 8)])
+@pytest.mark.parametrize(
+    "microbatches,size,parts,divisor", [(4, 16, 2, 8), (8, 16, 2, 16), (None, 16, 2, 16), (4, None, 2, 8)]
+)
 def test_the_divisor_counts_all_parts_of_a_logical_batch(microbatches, size, parts, divisor):
     model = compiled(z=1.0, size=size, num_microbatches=microbatches, accumulation_steps=parts)
     inputs, labels = models.data(16)

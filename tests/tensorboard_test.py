@@ -59,9 +59,10 @@ def make_model(make=optimizer.DPAdaClipSGD, strategy=None, compile_arguments=Non
 
 
 def fit(model, *callbacks, epochs=1, **options):
-    inputs, labels = models.data(N)
-    options = {"batch_size": BATCH, "epochs": epochs, "shuffle": False, "verbose": 0, **options}
-    return model.fit(inputs, labels, callbacks=list(callbacks), **options).history
+    # Batches whose size is not static, so that they may be accounted as Poisson-sampled.
+    dataset = tf.data.Dataset.from_tensor_slices(models.data(N)).batch(BATCH)
+    options = {"epochs": epochs, "verbose": 0, **options}
+    return model.fit(dataset, callbacks=list(callbacks), **options).history
 
 
 class Spy(tf.keras.callbacks.Callback):
