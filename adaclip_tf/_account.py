@@ -56,21 +56,19 @@ class Account:
     def epsilon_at(self, optimizer: Any) -> curve.EpsilonCurve:
         """Epsilon by the optimizer's count of steps. Made once, and again only if what a step costs, or what was spent
         before, has turned out to be another."""
-        key = (self.mechanism(optimizer), self._paid_before, self._others)
+        step, (paid_before, others) = self.mechanism(optimizer), self._before(optimizer)
+        key = (step, paid_before, others)
         if self._curve is None or self._curve_key != key:
             self._curve = curve.EpsilonCurve(
-                key[0],
-                accountant=self._accountant,
-                other_event=self._others,
-                paid_before=self._paid_before,
-                **self._common,
+                step, accountant=self._accountant, other_event=others, paid_before=paid_before, **self._common
             )
             self._curve_key = key
         return self._curve
 
     def report(self, optimizer: Any, steps: int, accountants: tuple[str, ...]) -> dict[str, Any] | None:
         """The statement's numbers after `steps` of the optimizer's; None where there are none."""
-        steps += self._paid_before
+        paid_before, others = self._before(optimizer)
+        steps += paid_before
         if steps <= 0:
             return None
         step = self.mechanism(optimizer)
@@ -80,19 +78,26 @@ class Account:
             batch_size=step.batch_size,
             sampling=step.sampling,
             microbatch_sensitivity=step.microbatch_sensitivity,
-            other_event=self._others,
+            other_event=others,
             steps=steps,
             accountants=accountants,
             **self._common,
         )
 
-    @property
-    def _paid_before(self) -> int:
-        return 0 if self._session is None else self._session.paid_before
-
-    @property
-    def _others(self) -> dp_accounting.DpEvent | None:
-        return self._other_event if self._session is None else self._session.others
+    def _before(self, optimizer: Any) -> tuple[int, dp_accounting.DpEvent | None]:
+        """What to add to the optimizer's count of steps, and what else was spent."""
+        if self._session is not None:
+            return self._session.paid_before, self._session.others
+        if self.ledger is None:
+            return 0, self._other_event
+        # Nothing is under way: all that the ledger holds, and what the optimizer has taken beyond that.
+        phase = optimizer.past_steps().phase
+        phases, releases = self.ledger.read()
+        known = next((entry.reserved for entry in phases if entry.id == phase), 0)
+        events = [self.ledger.event()]
+        if self._other_event is not None and all((r.phase, r.event) != (phase, self._other_event) for r in releases):
+            events.append(self._other_event)
+        return -known, dp_accounting.ComposedDpEvent(events)
 
     # -----------------------------------------------------------------------------------------------
     # Along a run.

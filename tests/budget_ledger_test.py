@@ -128,6 +128,22 @@ def test_what_was_trained_without_the_ledger_is_added(path):
     assert fit(model, path)[0] == [epsilon((STEP, 24))]
 
 
+def test_epsilon_can_be_asked_for_outside_of_training(path):
+    pca = accounting.gaussian_event(6.0)
+    model = compiled()
+    fit(model, path, other_event=pca)
+    fit(compiled(), path)
+    for other_event in (None, pca):
+        budget = PrivacyBudget.of(batches(), delta=DELTA, ledger=path, other_event=other_event)
+        budget.set_model(model)
+        assert budget.epsilon == epsilon(pca, (STEP, 12))
+        budget.set_model(compiled())
+    assert budget.epsilon == epsilon(pca, pca, (STEP, 12))  # another optimizer would pay for its own
+    model.fit(batches(), verbose=0)
+    budget.set_model(model)
+    assert budget.epsilon == epsilon(pca, (STEP, 18))
+
+
 def test_the_target_is_for_all_together(path):
     fit(compiled(), path)
     target = accounting.epsilon(noise_multiplier=Z, num_examples=N, batch_size=BATCH, delta=DELTA, steps=20) * 1.0001

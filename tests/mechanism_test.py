@@ -17,6 +17,7 @@ def counted(n, batch, epochs):
 def test_steps_are_exact():
     assert counted(60000, 600, 10) == 1000
     assert counted(60000, 600, 0.1) == 10  # the double 0.1 is above one tenth
+    assert counted(60000, 600, 0.07) == 7  # and 0.07 * 100 is above 7
     assert Mechanism(1.0, 60000, 600).count(steps=7) == 7
     assert counted(1500, 1000, 20) == 40  # not 30
     assert counted(1000, 300, 2) == 8
