@@ -211,8 +211,8 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         self._at_end_of_epoch = None if end is None else self.epsilon_at(end)
 
     def on_train_batch_begin(self, batch, logs=None):
-        if self._account.rewound(self.noised_steps):  # something has restored an older state in the middle of it
-            self._start()
+        if self._account.ledger is not None and self._account.rewound(self.noised_steps):
+            self._start()  # something has restored an older state in the middle of it
         if self._next_call_passes_the_target():
             self._account.end(self.noised_steps)
             raise PrivacyBudgetSpentError(self._spent_message())
@@ -223,7 +223,8 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         self._batches_seen = batch + 1
         if logs is not None and self._at_end_of_epoch is not None:
             logs["epsilon"] = self._at_end_of_epoch
-        self._after_call(thorough=not self._checked)
+        if self._account.ledger is not None or not self._checked:
+            self._after_call(thorough=not self._checked)
         if self._next_call_passes_the_target():
             self._why_stopped = f"PrivacyBudget has stopped the training: {self._spent_message()}"
             self.model.stop_training = True
@@ -256,7 +257,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
     def check(self, given: _fit_data.Given) -> None:
         """Refuses what cannot be accounted for, or can be seen to be false."""
         optimizer = optimizer_of(self.model)
-        _run_checks.check_optimizer(optimizer, self._claimed, self._drawn or given.drawn)
+        _run_checks.check_optimizer(optimizer, self._claimed, given.drawn or self._drawn)
         _run_checks.check_data(given, self._claimed, optimizer.accumulation_steps)
 
     def _start(self) -> None:

@@ -104,7 +104,10 @@ def test_of_refuses_to_be_told_twice(name):
 def test_of_refuses_an_optimizer_that_does_not_fit():
     batches = poisson(parts=2)
     budget = PrivacyBudget.of(batches, delta=DELTA)
-    refused("in 2 parts each and the optimizer has `accumulation_steps`=1", compiled(), batches, budget)
+    for data in (batches, batches.prefetch(1)):
+        refused("in 2 parts each and the optimizer has `accumulation_steps`=1", compiled(), data, budget)
+    two = compiled(accumulation_steps=2)
+    refused("in 1 parts each and the optimizer has `accumulation_steps`=2", two, poisson(), budget)
     refused("no `expected_batch_size`", compiled(size=None), poisson(), PrivacyBudget.of(poisson(), delta=DELTA))
     refused("`expected_batch_size` is 16", compiled(size=16), poisson(), PrivacyBudget.of(poisson(), delta=DELTA))
 
