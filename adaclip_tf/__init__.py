@@ -18,6 +18,7 @@ _HOME = {
     "DPFixedClipSGD": "optimizer",
     "PrivacyBudget": "budget",
     "PrivacyBudgetSpentError": "budget",
+    "Ledger": "ledger",
     "PrivacyTensorBoard": "tensorboard",
     "PrivatePCA": "pca",
     "check_model": "mixing",

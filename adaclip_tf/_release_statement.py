@@ -31,7 +31,7 @@ def training_facts(optimizer: Any) -> dict[str, Any]:
     return {
         "optimizer": type(optimizer).__name__,
         "noised_steps": count(optimizer),
-        "noise_multiplier": float(optimizer.noise_multiplier),
+        "noise_multiplier": optimizer.past_steps().noise_multiplier,
         "expected_batch_size": optimizer.expected_batch_size,
         "num_microbatches": optimizer.num_microbatches,
         "microbatch_sensitivity": float(optimizer.microbatch_sensitivity),

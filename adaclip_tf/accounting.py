@@ -41,7 +41,6 @@ example may occur in it twice: one Poisson draw cut into parts, or parts of one 
 
 from __future__ import annotations
 
-import fractions
 import functools
 import inspect
 import math
@@ -52,13 +51,12 @@ import dp_accounting
 from scipy import optimize
 
 from adaclip_tf import _validate
+from adaclip_tf.mechanism import Mechanism
 
 ACCOUNTANTS: dict[str, Callable[[], dp_accounting.PrivacyAccountant]] = {
     "rdp": dp_accounting.rdp.RdpAccountant,
     "pld": dp_accounting.pld.PLDAccountant,
 }
-SAMPLINGS = ("poisson", "shuffled")
-MOST_STEPS = 10**12  # dp_accounting counts in float64
 
 Accountant = Union[str, Callable[[], dp_accounting.PrivacyAccountant]]
 
@@ -70,40 +68,6 @@ Accountant = Union[str, Callable[[], dp_accounting.PrivacyAccountant]]
 def gaussian_event(noise_multiplier: float, count: int = 1) -> dp_accounting.DpEvent:
     """`count` releases of L2 sensitivity 1 with N(0, noise_multiplier^2) on top, of the whole data set."""
     return dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(noise_multiplier), count)
-
-
-def release_event(
-    *,
-    noise_multiplier: float,
-    num_examples: int,
-    batch_size: int,
-    sampling: str = "poisson",
-    microbatch_sensitivity: float = 1.0,
-) -> dp_accounting.DpEvent:
-    """What one example pays when its batch may be, or is, the one that is released. See the module."""
-    z = _validate.noise_multiplier("noise_multiplier", noise_multiplier)
-    n, batch = _validate_batch(num_examples, batch_size)
-    if _validate.real("microbatch_sensitivity", microbatch_sensitivity) < 1.0:
-        raise ValueError(
-            "`microbatch_sensitivity` must be 1 (one example per microbatch) or 2 (several); "
-            f"got {microbatch_sensitivity!r}."
-        )
-    event = dp_accounting.GaussianDpEvent(z / microbatch_sensitivity)
-    if _validate.one_of("sampling", sampling, SAMPLINGS) == "shuffled":
-        return event
-    return dp_accounting.PoissonSampledDpEvent(batch / n, event)
-
-
-def release_count(*, steps: int, num_examples: int, batch_size: int, sampling: str = "poisson") -> int:
-    """How often `release_event` happens in `steps` steps.
-
-    "poisson": every step. "shuffled": once per epoch begun. An epoch is taken to last floor(n / B) steps, the
-    fewest it can (the remainder dropped), so that the count is never too small.
-    """
-    n, batch = _validate_batch(num_examples, batch_size)
-    if _validate.one_of("sampling", sampling, SAMPLINGS) == "poisson":
-        return steps
-    return -(-steps // (n // batch))
 
 
 def training_event(
@@ -118,71 +82,45 @@ def training_event(
 ) -> dp_accounting.DpEvent:
     """A whole training run as one dp_accounting event.
 
+    Example:
+      >>> training_event(noise_multiplier=1.1, num_examples=60000, batch_size=600, epochs=10).count
+      1000
+
     Args:
-      noise_multiplier: z, standard deviation of the noise over the sensitivity of the sum. 0 is not private.
-      num_examples: n, the size of the training set.
-      batch_size: B, the expected size of a logical batch (all accumulation steps together).
-      epochs: passes over the data, possibly a fraction. Counted as ceil(epochs * n / B) steps, as
-        tensorflow-privacy does, from the number as it is written (0.1 is one tenth). `fit` on arrays
-        takes ceil(n / B) steps per epoch: where B does not divide n, give `steps`.
+      noise_multiplier, num_examples, batch_size, sampling, microbatch_sensitivity: as in
+        `adaclip_tf.mechanism.Mechanism`.
+      epochs: passes over the data, possibly a fraction. Counted as `poisson_batches` and `fit` on arrays do, as
+        ceil(epochs * ceil(n / B)) steps. That is never less than tensorflow-privacy's ceil(epochs * n / B).
       steps: or the number of steps itself: noised releases, so logical batches.
-      sampling: "poisson" or "shuffled"; see the module.
-      microbatch_sensitivity: 1, or 2 where microbatches hold several examples (`opt.microbatch_sensitivity`).
     """
-    release = release_event(
-        noise_multiplier=noise_multiplier,
-        num_examples=num_examples,
-        batch_size=batch_size,
-        sampling=sampling,
-        microbatch_sensitivity=microbatch_sensitivity,
-    )
-    if sampling == "shuffled" and epochs is not None and steps is None:
-        return dp_accounting.SelfComposedDpEvent(release, math.ceil(_validate.positive("epochs", epochs)))
-    steps = count_steps(num_examples=num_examples, batch_size=batch_size, epochs=epochs, steps=steps)
-    count = release_count(steps=steps, num_examples=num_examples, batch_size=batch_size, sampling=sampling)
-    return dp_accounting.SelfComposedDpEvent(release, count)
+    step = Mechanism(noise_multiplier, num_examples, batch_size, sampling, microbatch_sensitivity)
+    return step.event(epochs=epochs, steps=steps)
 
 
 def optimizer_event(
     optimizer: Any, *, num_examples: int, batch_size: int, sampling: str = "poisson"
 ) -> dp_accounting.DpEvent:
-    """The event of everything that `optimizer` has released so far, by its own count.
+    """The event of everything that `optimizer` has released so far, by what its own state says of its steps.
 
-    `noised_steps` is part of the optimizer's checkpointed state, so this is right after a resume too.
+    Their number, noise, sensitivity and batch size are part of the optimizer's checkpointed state, so this is right
+    after a resume too. Where the steps differed among themselves, the least noise and the largest batch are taken for
+    all of them: never too small.
     """
-    if inspect.getattr_static(optimizer, "noised_steps", None) is None:
+    if inspect.getattr_static(optimizer, "past_steps", None) is None:
         raise ValueError(
             "`optimizer` must be one that counts its noised steps, DPAdaClipSGD or DPFixedClipSGD; "
             f"got {type(optimizer).__name__}."
         )
-    noised_steps = optimizer.noised_steps
-    # `int(variable)` fails where several replicas mirror it.
-    steps = int(noised_steps.numpy() if hasattr(noised_steps, "numpy") else noised_steps)
-    if steps == 0:
+    past = optimizer.past_steps()
+    if past.steps == 0:
         return dp_accounting.NoOpDpEvent()
-    return training_event(
-        noise_multiplier=float(optimizer.noise_multiplier),
-        num_examples=num_examples,
-        batch_size=batch_size,
-        steps=steps,
-        sampling=sampling,
-        microbatch_sensitivity=float(optimizer.microbatch_sensitivity),
-    )
-
-
-def count_steps(*, num_examples: int, batch_size: int, epochs: float | None = None, steps: int | None = None) -> int:
-    """`steps`, or ceil(epochs * n / B), exactly (no floating-point quotient that rounds up by a step)."""
-    n, batch = _validate_batch(num_examples, batch_size)
-    if (epochs is None) == (steps is None):
-        raise ValueError(f"Give either `epochs` or `steps`; got epochs={epochs!r} and steps={steps!r}.")
-    if steps is not None:
-        count = _validate.positive_integer("steps", steps)
-    else:
-        _validate.positive("epochs", epochs)
-        count = math.ceil(fractions.Fraction(str(epochs)) * n / batch)
-    if count > MOST_STEPS:
-        raise ValueError(f"`steps` must be at most {MOST_STEPS:g}; got steps={steps!r} and epochs={epochs!r}.")
-    return count
+    if past.batch_size > batch_size:
+        raise ValueError(
+            f"`batch_size` is {batch_size}, and the optimizer has taken steps on batches of {past.batch_size}: give "
+            "the expected size of a logical batch."
+        )
+    step = Mechanism(past.noise_multiplier, num_examples, batch_size, sampling, past.microbatch_sensitivity)
+    return step.event(steps=past.steps)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -209,8 +147,9 @@ def epsilon(
       1.7118
 
     Args:
-      noise_multiplier, num_examples, batch_size, epochs, steps, sampling, microbatch_sensitivity:
-        as in `training_event`.
+      noise_multiplier, num_examples, batch_size, sampling, microbatch_sensitivity:
+        as in `adaclip_tf.mechanism.Mechanism`.
+      epochs, steps: as in `training_event`.
       delta: the delta of (epsilon, delta); below 1 / num_examples, or a warning says so.
       accountant: "rdp" (Renyi: the moments accountant of Abadi et al. and of the paper), "pld" (privacy
         loss distributions: tighter), or a function that makes a `dp_accounting.PrivacyAccountant`.
@@ -219,15 +158,8 @@ def epsilon(
     Returns:
       An upper bound; infinity where `noise_multiplier` is 0.
     """
-    event = training_event(
-        noise_multiplier=noise_multiplier,
-        num_examples=num_examples,
-        batch_size=batch_size,
-        epochs=epochs,
-        steps=steps,
-        sampling=sampling,
-        microbatch_sensitivity=microbatch_sensitivity,
-    )
+    step = Mechanism(noise_multiplier, num_examples, batch_size, sampling, microbatch_sensitivity)
+    event = step.event(epochs=epochs, steps=steps)
     check_delta(delta, num_examples)
     return epsilon_of(event, delta=delta, accountant=accountant, examples_per_user=examples_per_user)
 
@@ -332,11 +264,3 @@ def check_other_event(event: Any) -> None:
         raise ValueError(
             f"`other_event` must be a `dp_accounting.DpEvent`, such as `PrivatePCA(...).event`, or None; got {event!r}."
         )
-
-
-def _validate_batch(num_examples: int, batch_size: int) -> tuple[int, int]:
-    n = _validate.positive_integer("num_examples", num_examples)
-    batch = _validate.positive_integer("batch_size", batch_size)
-    if batch > n:
-        raise ValueError(f"`batch_size` must be at most `num_examples`; got batch_size={batch} and num_examples={n}.")
-    return n, batch

@@ -17,10 +17,14 @@ import functools
 import math
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf import _checks, _validate, core, gradients, noise, proof, replicas, traced, unnoised
+from adaclip_tf import _checks, _validate, core, gradients, noise, past, proof, replicas, traced, unnoised
+
+# What the accounting of a step hangs on.
+_FIXED = ("noise_multiplier", "num_microbatches", "expected_batch_size", "accumulation_steps")
 
 
 class _OwnLossScale(type(tf.keras.mixed_precision.LossScaleOptimizer)):  # type: ignore[misc]
@@ -87,6 +91,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         replicas.check_strategy(self._distribution_strategy, type(self).__name__)
         self._learning_rate = self._build_learning_rate(learning_rate)
         self._choice = choice
+        self._first_phase = past.new_phase()
         self._noise = replicas.PerReplica(functools.partial(noise.NoiseSource, seed, terms=self.noise_terms))
         self._steps_on_data = traced.Steps()
         # A dozen passes over all parameters become one: a quarter of the time on a large model.
@@ -108,8 +113,40 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         1 where every microbatch is one example. Where microbatches are shared, one example can turn its
         microbatch's u_k into any other vector of the unit ball: 2. That takes for granted that no other
         example changes its microbatch, so batches and microbatches must be of fixed size.
+
+        `num_microbatches` equal to the batch size is one example each. Where `expected_batch_size` says that it is,
+        every example gets its own gradient, whatever the size of the batch. Without `expected_batch_size` the state
+        says what the batches were like, and before the first step nobody knows: 2.
         """
-        return 1.0 if self.num_microbatches is None else 2.0
+        if self._one_example_each:
+            return 1.0
+        if self.expected_batch_size is None:
+            seen = self.past_steps()
+            return seen.microbatch_sensitivity if seen.steps else 2.0
+        return 2.0
+
+    @property
+    def _one_example_each(self) -> bool:
+        """Whether every microbatch is one example, by the constructor's arguments alone."""
+        if self.num_microbatches is None:
+            return True
+        return self.expected_batch_size == self.num_microbatches * self.accumulation_steps
+
+    def past_steps(self) -> past.PastSteps:
+        """How many noised steps the weights have seen and what these were like, from the saved state.
+
+        >>> DPAdaClipSGD(noise_multiplier=1.1).past_steps().steps
+        0
+        """
+        if not getattr(self, "_built", False):
+            return past.PastSteps(0, 0.0, 1.0, 0, past.phase_name(self._first_phase))
+        return self._past.read()
+
+    def start_phase(self, phase) -> None:
+        """Makes what follows a phase of its own in a ledger; for `PrivacyBudget(..., new_phase=True)`."""
+        self._first_phase = phase
+        if getattr(self, "_built", False):
+            self._past.start_phase(phase)
 
     @property
     def noised_steps(self) -> tf.Variable:
@@ -148,6 +185,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         self._noised_steps = self.add_variable([], tf.int64, name="noised_steps")
         # The divisor B of the last step, for `private_metrics`.
         self._divisor = self.add_variable([], tf.float32, name="divisor")
+        self._past = past.Past(self, self._noised_steps, self._first_phase)
         # Not private, so in neither `variables` nor checkpoints.
         self._accumulators: dict[tuple[int, ...], replicas.PerReplica] = {}
         if self.nonprivate_metrics_recorded:
@@ -228,6 +266,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         loss = _checks.per_example_loss(loss, self._num_microbatches_here, replicas.count(), tape)
         with tf.init_scope():
             self.build(var_list)
+        self._see_microbatches(loss)
         indices = [self._index_dict.get(self._var_key(variable)) for variable in var_list]
         _checks.check_known_variables(indices, var_list, self.name)
         self._trained = tuple(indices)
@@ -296,8 +335,24 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         # Only once the data is there: a step that finds the dataset at its end must not count.
         with tf.control_dependencies(mean):
             self._divisor.assign(divisor, read_value=False)
-            self._noised_steps.assign_add(1, read_value=False)
+            self._count_step(num_records)
         return mean
+
+    def _count_step(self, num_records):
+        """Notes what this step is like, for those who count epsilon, and counts it."""
+        size = self.expected_batch_size
+        if size is None:  # so sizes are public
+            size = self._past.examples(num_records if self._expected_records is None else self._expected_records)
+        self._past.see_step(self.noise_multiplier, size)
+        self._noised_steps.assign_add(1, read_value=False)
+
+    def _see_microbatches(self, loss):
+        """Notes how many examples a microbatch holds, for `microbatch_sensitivity`."""
+        if self._one_example_each:
+            return
+        # Replicas may have parts of different sizes: nothing is claimed for them.
+        size = tf.shape(loss)[0] // self._num_microbatches_here if replicas.count() == 1 else 2
+        self._past.see_microbatch(size)
 
     def _transform(self, state):
         return self._choice.transform(state, self._specs)
@@ -404,8 +459,8 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
 
     @property
     def _num_microbatches_here(self) -> int | None:
-        """Microbatches of one replica's part of a batch."""
-        return None if self.num_microbatches is None else self.num_microbatches // replicas.count()
+        """Microbatches of one replica's part of a batch; None where each is one example."""
+        return None if self._one_example_each else self.num_microbatches // replicas.count()
 
     def _check_strategy(self):
         """Refuses what would not be one noised sum per step."""
@@ -503,14 +558,30 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
 
     def load_own_variables(self, store):
         """Restores the state, all of it or none: a lost count of steps would be a lost privacy guarantee."""
-        _checks.check_state(self.variables, [store[key] for key in sorted(store.keys(), key=int)], self.name)
+        self._check_state([store[key] for key in sorted(store.keys(), key=int)])
         super().load_own_variables(store)
 
     def set_weights(self, weights):
         """Restores the state from a list of arrays, all of it or none."""
         self._check_built()
-        _checks.check_state(self.variables, weights, self.name)
+        self._check_state(weights)
         super().set_weights(weights)
+
+    def _check_state(self, values):
+        """Refuses saved values of `variables` that do not fit, or that are of steps with other noise."""
+        _checks.check_state(self.variables, values, self.name)
+        if getattr(self, "_built", False):
+            saved = self._past.pick(self.variables, [np.asarray(value) for value in values])
+            past.check(saved, self.noise_multiplier, self.expected_batch_size, self.name)
+
+    def __setattr__(self, name, value):
+        if name in _FIXED and name in self.__dict__:
+            raise AttributeError(
+                f"`{name}` of {self.name} can't be changed, from {getattr(self, name)!r} to {value!r}: the steps taken "
+                "so far are accounted by it. Make a new optimizer; `PrivacyBudget(..., ledger=path)` adds up what both "
+                "cost."
+            )
+        super().__setattr__(name, value)
 
     # What Keras asks of a loss-scaling optimizer: see the class docstring.
 

@@ -10,6 +10,7 @@ import dp_accounting
 from scipy import optimize
 
 from adaclip_tf import _validate, accounting
+from adaclip_tf.mechanism import Mechanism
 
 LEAST_NOISE, MOST_NOISE = 0.05, 1e4  # outside, either no privacy is left or no signal
 
@@ -65,15 +66,8 @@ def noise_multiplier(
     """
 
     def event(z: float) -> dp_accounting.DpEvent:
-        return accounting.training_event(
-            noise_multiplier=z,
-            num_examples=num_examples,
-            batch_size=batch_size,
-            epochs=epochs,
-            steps=steps,
-            sampling=sampling,
-            microbatch_sensitivity=microbatch_sensitivity,
-        )
+        step = Mechanism(z, num_examples, batch_size, sampling, microbatch_sensitivity)
+        return step.event(epochs=epochs, steps=steps)
 
     event(1.0)  # a bad argument is named before the search starts
     accounting.check_delta(delta, num_examples)
@@ -116,15 +110,8 @@ def split_budget(
     )
 
     def both(z: float) -> dp_accounting.DpEvent:
-        training = accounting.training_event(
-            noise_multiplier=z,
-            num_examples=num_examples,
-            batch_size=batch_size,
-            epochs=epochs,
-            steps=steps,
-            sampling=sampling,
-            microbatch_sensitivity=microbatch_sensitivity,
-        )
+        step = Mechanism(z, num_examples, batch_size, sampling, microbatch_sensitivity)
+        training = step.event(epochs=epochs, steps=steps)
         return dp_accounting.ComposedDpEvent([accounting.gaussian_event(pca_noise), training])
 
     accounting.check_delta(delta, num_examples)

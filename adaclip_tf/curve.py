@@ -19,6 +19,7 @@ import dp_accounting
 from dp_accounting.pld import privacy_loss_distribution
 
 from adaclip_tf import _validate, accounting
+from adaclip_tf.mechanism import Mechanism
 
 MOST_STEPS = 10**9  # beyond this a budget counts as unlimited
 
@@ -26,49 +27,43 @@ MOST_STEPS = 10**9  # beyond this a budget counts as unlimited
 class EpsilonCurve:
     """`curve(steps)` is the epsilon after `steps` noised steps, plus `other_event` if there is one.
 
+    Example:
+      >>> curve = EpsilonCurve(Mechanism(1.1, num_examples=60000, batch_size=600), delta=1e-5)
+      >>> round(curve(1000), 4), curve.largest_steps(1.7118)
+      (1.7118, 1000)
+
     Args:
-      noise_multiplier, num_examples, batch_size, sampling, microbatch_sensitivity: as in
-        `accounting.training_event`.
+      mechanism: of one step.
       delta, examples_per_user: as in `accounting.epsilon`.
       accountant: "rdp" or "pld".
       other_event: what else the same data has paid for, such as `PrivatePCA(...).event`.
+      paid_before: steps of the same mechanism that are paid for without being counted in `steps`; negative where
+        the first ones of `steps` are in `other_event` already.
     """
 
     def __init__(
         self,
+        mechanism: Mechanism,
         *,
-        noise_multiplier: float,
         delta: float,
-        num_examples: int,
-        batch_size: int,
         accountant: str = "rdp",
-        sampling: str = "poisson",
-        microbatch_sensitivity: float = 1.0,
         examples_per_user: int = 1,
         other_event: dp_accounting.DpEvent | None = None,
+        paid_before: int = 0,
     ):
-        release = accounting.release_event(
-            noise_multiplier=noise_multiplier,
-            num_examples=num_examples,
-            batch_size=batch_size,
-            sampling=sampling,
-            microbatch_sensitivity=microbatch_sensitivity,
-        )
         accounting.check_other_event(other_event)
         _validate.one_of("accountant", accountant, tuple(_COMPOSERS))
         _validate.positive_integer("examples_per_user", examples_per_user)
-        self._delta = accounting.check_delta(delta, num_examples)
+        self._delta = accounting.check_delta(delta, mechanism.num_examples)
         self._group = examples_per_user
-        self._events = (release, other_event)
+        self._mechanism, self._paid_before = mechanism, paid_before
+        self._events = (mechanism.release, other_event)
         self._accountant = accountant
-        self._compose = _COMPOSERS[accountant](release, other_event)
-        self._count = functools.partial(
-            accounting.release_count, num_examples=num_examples, batch_size=batch_size, sampling=sampling
-        )
+        self._compose = _COMPOSERS[accountant](*self._events)
         self._of_count = functools.lru_cache(maxsize=1024)(self._compute)
 
     def __call__(self, steps: int) -> float:
-        return self._of_count(self._count(steps=steps))
+        return self._of_count(self._mechanism.releases(max(0, self._paid_before + steps)))
 
     def largest_steps(self, target_epsilon: float) -> int:
         """The largest number of steps whose epsilon is at most `target_epsilon`; 0 if none."""

@@ -42,7 +42,8 @@ class DPAdaClipSGD(DPOptimizer):
       noise_multiplier: z, the standard deviation of the noise over the sensitivity of the sum. 0 is no privacy.
       num_microbatches: None takes one gradient per example. A number takes that many gradients per batch, each
         of the mean loss of equally many consecutive examples: faster on the isolated path, but the sensitivity is 2
-        (`microbatch_sensitivity`), so the same privacy takes twice the noise. Must be a multiple of the replicas.
+        (`microbatch_sensitivity`), so the same privacy takes twice the noise. As many as the batch has examples is one
+        each, and the sensitivity 1. Must be a multiple of the replicas.
       expected_batch_size: examples of the logical batch, all accumulation steps together: the public divisor B.
         If None, each batch is divided by its own size. That is sound for batches of fixed size, where the size is
         public; with Poisson sampling the size is private and this argument is required.

@@ -5,6 +5,10 @@ r"""What a training run costs, on the command line.
 
 prints the privacy statement with the RDP and PLD epsilons side by side. With `--target_epsilon=` in the place
 of `--noise_multiplier=` it first finds the noise multiplier. `--plot=FILE` draws epsilon against epochs.
+
+    python -m adaclip_tf.privacy --ledger=private/ledger.json --delta=1e-5
+
+prints what a ledger holds, and the epsilon of all of it.
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from adaclip_tf import accounting, calibration, curve, statement
+from adaclip_tf import accounting, calibration, curve, ledger, statement
+from adaclip_tf.mechanism import SAMPLINGS, Mechanism
 
 # Flags of this program alone: importing the module must not claim names such as `batch_size` for everyone.
 FLAGS = flags.FlagValues()
@@ -30,10 +35,11 @@ flags.DEFINE_float("delta", None, "delta; below 1 / num_examples.", flag_values=
 flags.DEFINE_enum(
     "accountant", "rdp", list(accounting.ACCOUNTANTS), "Accountant for --target_epsilon.", flag_values=FLAGS
 )
-flags.DEFINE_enum("sampling", "poisson", list(accounting.SAMPLINGS), "How batches are drawn.", flag_values=FLAGS)
+flags.DEFINE_enum("sampling", "poisson", list(SAMPLINGS), "How batches are drawn.", flag_values=FLAGS)
 flags.DEFINE_integer("examples_per_user", 1, "The most examples that one user has.", flag_values=FLAGS)
 flags.DEFINE_integer("microbatch_size", 1, "Examples per microbatch.", flag_values=FLAGS)
 flags.DEFINE_string("plot", None, "PNG file for a plot of epsilon against epochs.", flag_values=FLAGS)
+flags.DEFINE_string("ledger", None, "A ledger to print; takes --delta alone.", flag_values=FLAGS)
 flags.DEFINE_boolean("help", False, "Show this help.", flag_values=FLAGS)
 
 
@@ -58,6 +64,13 @@ def main(argv: Sequence[str]) -> int:
 def _check_flags(rest: Sequence[str]) -> None:
     if rest:
         raise ValueError(f"Unexpected argument {rest[0]!r}; arguments are flags such as --epochs=10.")
+    if FLAGS.ledger is not None:
+        others = [n for n in FLAGS if FLAGS[n].present and n not in ("ledger", "delta")]
+        if others or FLAGS.delta is None:
+            raise ValueError("--ledger takes --delta, and no other flag.")
+        if not os.path.exists(FLAGS.ledger):
+            raise ValueError(f"--ledger={FLAGS.ledger} is not there.")
+        return
     for name in ("num_examples", "batch_size", "delta"):
         if FLAGS[name].value is None:
             raise ValueError(f"--{name} is required; --help lists the flags.")
@@ -72,6 +85,8 @@ def _check_flags(rest: Sequence[str]) -> None:
 
 def _run() -> str:
     """The whole output."""
+    if FLAGS.ledger is not None:
+        return ledger.Ledger(FLAGS.ledger).describe(delta=FLAGS.delta)
     arguments = {
         name: FLAGS[name].value for name in ("num_examples", "batch_size", "delta", "sampling", "examples_per_user")
     }
@@ -88,7 +103,7 @@ def _run() -> str:
         )
     lines.append(statement.privacy_statement(noise_multiplier=noise, **length, **arguments))
     if FLAGS.plot:
-        steps = accounting.count_steps(num_examples=FLAGS.num_examples, batch_size=FLAGS.batch_size, **length)
+        steps = Mechanism(noise, FLAGS.num_examples, FLAGS.batch_size).count(**length)
         try:
             plot_epsilon(FLAGS.plot, steps=steps, noise_multiplier=noise, **arguments)
         except OSError as error:
@@ -98,18 +113,20 @@ def _run() -> str:
 
 
 def plot_epsilon(path: str, *, steps: int, points: int = 16, **arguments) -> None:
-    """Draws epsilon against epochs for both accountants; `arguments` as for `curve.EpsilonCurve`."""
+    """Draws epsilon against epochs for both accountants; `arguments` as for `accounting.epsilon`."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    per_epoch = arguments["num_examples"] / arguments["batch_size"]
+    names = ("noise_multiplier", "num_examples", "batch_size", "sampling", "microbatch_sensitivity")
+    step = Mechanism(**{name: arguments[name] for name in names})
+    rest = {name: arguments[name] for name in ("delta", "examples_per_user")}
     grid = sorted({max(1, round(steps * k / points)) for k in range(1, points + 1)})
     figure, axes = pyplot.subplots(figsize=(6.4, 4.0), layout="constrained")
     for name, style in (("rdp", "-"), ("pld", "--")):
-        epsilon_at = curve.EpsilonCurve(accountant=name, **arguments)
-        axes.plot([step / per_epoch for step in grid], [epsilon_at(step) for step in grid], style, label=name.upper())
+        epsilon_at = curve.EpsilonCurve(step, accountant=name, **rest)
+        axes.plot([at / step.epoch for at in grid], [epsilon_at(at) for at in grid], style, label=name.upper())
     axes.set_xlabel("epochs")
     axes.set_ylabel(f"epsilon at delta = {arguments['delta']:g}")
     axes.set_title(

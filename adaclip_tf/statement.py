@@ -18,6 +18,7 @@ from typing import Any
 import dp_accounting
 
 from adaclip_tf import _files, _validate, accounting
+from adaclip_tf.mechanism import SAMPLINGS, Mechanism
 
 _WIDTH = 88
 
@@ -48,42 +49,41 @@ def privacy_report(
       "shuffled", which counts each example once per epoch with no amplification. An infinite epsilon (no
       noise) is None. `guarantee` is the entry of `epsilon` for the `sampling` that was used.
     """
-    arguments: dict[str, Any] = {
+    accounting.check_other_event(other_event)
+    _validate.one_of("sampling", sampling, SAMPLINGS)
+    steps_of = {
+        kind: Mechanism(noise_multiplier, num_examples, batch_size, kind, microbatch_sensitivity) for kind in SAMPLINGS
+    }
+    count = steps_of[sampling].count(epochs=epochs, steps=steps)
+    accounting.check_delta(delta, num_examples)
+    epsilons: dict[str, dict[str, float | None]] = {}
+    events: dict[str, dp_accounting.DpEvent] = {}
+    for kind, step in steps_of.items():
+        training = step.event(epochs=epochs, steps=steps)
+        events[kind] = dp_accounting.ComposedDpEvent([training] if other_event is None else [other_event, training])
+        epsilons[kind] = {}
+        for name in accountants:
+            value = accounting.epsilon_of(
+                events[kind], delta=delta, accountant=name, examples_per_user=examples_per_user
+            )
+            epsilons[kind][name] = float(value) if math.isfinite(value) else None
+    return {
         "noise_multiplier": noise_multiplier,
         "num_examples": num_examples,
         "batch_size": batch_size,
         "microbatch_sensitivity": microbatch_sensitivity,
-    }
-    count = accounting.count_steps(num_examples=num_examples, batch_size=batch_size, epochs=epochs, steps=steps)
-    accounting.check_delta(delta, num_examples)
-    _validate.one_of("sampling", sampling, accounting.SAMPLINGS)
-    accounting.check_other_event(other_event)
-    epsilons: dict[str, dict[str, float | None]] = {}
-    for kind in accounting.SAMPLINGS:
-        training = accounting.training_event(sampling=kind, epochs=epochs, steps=steps, **arguments)
-        event = dp_accounting.ComposedDpEvent([training] if other_event is None else [other_event, training])
-        epsilons[kind] = {}
-        for name in accountants:
-            value = accounting.epsilon_of(event, delta=delta, accountant=name, examples_per_user=examples_per_user)
-            epsilons[kind][name] = float(value) if math.isfinite(value) else None
-        if kind == sampling:
-            described = repr(event)
-    return {
-        **arguments,
         "delta": delta,
         "steps": count,
-        "epochs": epochs if epochs is not None else count * batch_size / num_examples,
+        "epochs": epochs if epochs is not None else count / steps_of[sampling].epoch,
         "sampling": sampling,
         "sampling_probability": batch_size / num_examples,
         "examples_per_user": examples_per_user,
-        "neighbouring_relation": "add or remove one"
-        if sampling == "poisson"
-        else "replace one by an example that contributes nothing",
+        "neighbouring_relation": steps_of[sampling].relation,
         "unit": "example" if examples_per_user == 1 else f"user with up to {examples_per_user} examples",
         "epsilon": epsilons,
         "guarantee": epsilons[sampling],
         "includes_other_event": None if other_event is None else repr(other_event),
-        "event": described,
+        "event": repr(events[sampling]),
         "computed_by": f"dp_accounting {importlib.metadata.version('dp-accounting')}",
     }
 

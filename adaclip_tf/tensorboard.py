@@ -29,7 +29,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf import _event_files, _figures, _summaries, _validate
+from adaclip_tf import _event_files, _figures, _fit_data, _summaries, _validate
 from adaclip_tf import budget as budget_lib
 
 
@@ -130,7 +130,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
             optimizer.build(self.model.trainable_variables)
         if self._budget is not None and self._own_budget:
             self._budget.set_model(self.model)
-            self._budget._check(optimizer)  # of batch size and sampling
+            self._budget.check(_fit_data.given_to_fit(self.model))  # batch size and sampling
         if self._image_freq:
             _figures.warm_up()
         self._measure = None
@@ -207,13 +207,13 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
             return self._epoch_logs.get("epsilon")
         if self._budget.model is None:  # not among the callbacks
             self._budget.set_model(self.model)
-        return self._budget._epsilon_curve()(step)
+        return self._budget.epsilon_at(step)
 
     def _epsilon_is_quick(self) -> bool:
         return self._budget is not None and self._budget.accountant == "rdp"
 
     def _delta(self) -> float | None:
-        return None if self._budget is None else self._budget._arguments["delta"]
+        return None if self._budget is None else self._budget.delta
 
     def _write_step(self, step: int, logs: Any, epsilon: float | None) -> None:
         """All that is known at a step. The last batch of an epoch and its end can be the same step: no tag twice."""
@@ -263,8 +263,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
     def _all_hparams(self) -> dict[str, Any]:
         more: dict[str, Any] = {}
         if self._budget is not None:
-            arguments = self._budget._arguments
-            more = {name: arguments[name] for name in ("num_examples", "batch_size", "delta", "sampling")}
+            more = {name: getattr(self._budget, name) for name in ("num_examples", "batch_size", "delta", "sampling")}
         if isinstance(self._hparams, Mapping):
             more.update(self._hparams)
         return _summaries.hparams_of(self.model.optimizer, more)

@@ -341,7 +341,7 @@ class DPQuantileClipSGD(DPOptimizer):
             variable.assign(value, read_value=False)
         with tf.control_dependencies(mean):
             self._divisor.assign(float(self.expected_batch_size), read_value=False)
-            self._noised_steps.assign_add(1, read_value=False)
+            self._count_step(None)
         return _like(mean, var_list), tf.constant(True)
 
     def private_metrics(self):

@@ -29,6 +29,7 @@ import tensorflow as tf
 
 import adaclip_tf
 from adaclip_tf import core, curve, query, sampling
+from adaclip_tf.mechanism import Mechanism
 from examples import data, federation_clients, federation_tree
 
 Collect = Callable[[federation_clients.Broadcast], Any]
@@ -59,7 +60,7 @@ class Plan:
 
     def epsilon_curve(self, noise_multiplier: float) -> curve.EpsilonCurve:
         """Rounds -> epsilon of one user."""
-        return curve.EpsilonCurve(noise_multiplier=noise_multiplier, **self._sampled(delta=self.delta))
+        return curve.EpsilonCurve(Mechanism(noise_multiplier, **self._sampled()), delta=self.delta)
 
     def _sampled(self, **more: Any) -> dict[str, Any]:
         return {"num_examples": self.users, "batch_size": self.users_per_round, **more}

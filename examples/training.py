@@ -234,7 +234,7 @@ def run(
 
     batches = _batches(config, plan, (x_train, loaded.y_train), strategy)
     test = (x_test, loaded.y_test)
-    budget = _budget(config, num_examples, pca_event, folder)
+    budget = _budget(config, batches, pca_event, folder)
     all_callbacks = _callbacks(config, budget, folder, strategy) + list(callbacks)
     fitted = model.fit(
         batches,
@@ -290,12 +290,11 @@ def _project(config, plan, loaded, folder):
     return pca.transform(flat), pca.transform(flat_test), pca.event
 
 
-def _budget(config, num_examples, pca_event, folder) -> adaclip_tf.PrivacyBudget | None:
+def _budget(config, batches, pca_event, folder) -> adaclip_tf.PrivacyBudget | None:
     if config.optimizer == "sgd":
         return None
-    return adaclip_tf.PrivacyBudget(
-        num_examples=num_examples,
-        batch_size=config.expected_batch_size,
+    return adaclip_tf.PrivacyBudget.of(
+        batches,
         delta=config.delta,
         target_epsilon=config.target_epsilon,
         accountant=config.accountant,

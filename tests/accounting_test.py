@@ -15,11 +15,12 @@ import scipy.special
 import scipy.stats
 from tensorflow_privacy.privacy.analysis import compute_dp_sgd_privacy_lib as tfp
 
-from adaclip_tf import accounting
+from adaclip_tf import accounting, calibration, past
+from adaclip_tf.mechanism import Mechanism
 
 MNIST = {"num_examples": 60000, "batch_size": 600, "epochs": 10}
 RUN = {**MNIST, "noise_multiplier": 1.1, "delta": 1e-5}
-GRID = list(itertools.product((60000, 4096), (256,), (1, 7.5), (1.0, 3.0)))
+GRID = list(itertools.product((61440, 4096), (256,), (1, 7.5), (1.0, 3.0)))
 
 
 @pytest.mark.parametrize("n,batch,epochs,z", GRID)
@@ -32,6 +33,27 @@ def test_rdp_is_that_of_tensorflow_privacy(n, batch, epochs, z):
     grouped = tfp._compute_dp_sgd_example_privacy(epochs, z, 1e-5, True, batch / n)
     assert accounting.epsilon(**run, microbatch_sensitivity=2.0) == pytest.approx(grouped, rel=1e-6)
     assert grouped > poisson * 1.01
+
+
+@pytest.mark.parametrize("n,batch,epochs", [(60000, 256, 1), (60000, 256, 7.5), (1500, 1000, 20), (1000, 999, 3)])
+def test_where_b_does_not_divide_n_epochs_are_those_that_are_trained(n, batch, epochs):
+    """An epoch of `poisson_batches`, or of `fit`, has ceil(n / B) steps. tensorflow-privacy counts n / B of them."""
+    run = {"noise_multiplier": 2.0, "delta": 1e-5, "num_examples": n, "batch_size": batch}
+    taken = math.ceil(epochs * math.ceil(n / batch))
+    ours = accounting.epsilon(**run, epochs=epochs)
+    assert ours == accounting.epsilon(**run, steps=taken)
+    theirs = tfp._compute_dp_sgd_example_privacy(epochs, 2.0, 1e-5, False, batch / n)
+    assert ours >= theirs * (1 - 1e-9)
+    assert (ours > theirs * (1 + 1e-4)) == (taken > math.ceil(epochs * n / batch))
+
+
+def test_an_epsilon_that_was_too_small():
+    """20 epochs of 1500 examples in batches of 1000 are 40 steps. Counted as 30, epsilon 1.17 passes for 1."""
+    run = {"delta": 1e-5, "num_examples": 1500, "batch_size": 1000}
+    z = calibration.noise_multiplier(target_epsilon=1.0, steps=30, **run)
+    assert accounting.epsilon(noise_multiplier=z, epochs=20, **run) == pytest.approx(1.169, abs=1e-3)
+    z = calibration.noise_multiplier(target_epsilon=1.0, epochs=20, **run)
+    assert accounting.epsilon(noise_multiplier=z, steps=40, **run) <= 1.0
 
 
 @pytest.mark.parametrize("n,batch,epochs,z", GRID[::3])
@@ -118,31 +140,16 @@ def test_events_compose_in_any_accountant():
         assert max(alone) < together < sum(alone)
 
 
-def test_the_optimizers_own_count_is_what_is_accounted():
-    optimizer = types.SimpleNamespace(noise_multiplier=2.2, microbatch_sensitivity=2.0, noised_steps=1000)
+def test_what_the_optimizers_own_state_says_is_accounted():
+    seen = past.PastSteps(1000, 2.2, 2.0, 600, "phase")
+    # The arguments of the constructor are those of the future.
+    optimizer = types.SimpleNamespace(past_steps=lambda: seen, noise_multiplier=5.0, microbatch_sensitivity=1.0)
     where = {"num_examples": 60000, "batch_size": 600}
     assert accounting.optimizer_event(optimizer, **where) == accounting.training_event(noise_multiplier=1.1, **MNIST)
-    optimizer.noised_steps = 0
+    with pytest.raises(ValueError, match="batches of 600"):
+        accounting.optimizer_event(optimizer, num_examples=60000, batch_size=60)
+    seen = seen._replace(steps=0)
     assert accounting.optimizer_event(optimizer, **where) == dp_accounting.NoOpDpEvent()
-
-
-def test_steps_are_exact():
-    where = {"num_examples": 60000, "batch_size": 600}
-    assert accounting.count_steps(**where, epochs=10) == 1000
-    assert accounting.count_steps(**where, epochs=0.1) == 10  # the double 0.1 is above one tenth
-    assert accounting.count_steps(**where, steps=7) == 7
-    assert accounting.count_steps(num_examples=1000, batch_size=300, epochs=2) == 7
-    # A floating-point quotient would be one step off, either way, as in 3 / (7 / 49).
-    for n, batch, epochs in ((49, 7, 3), (10**9, 1, 1.5), (3, 1, 100)):
-        assert accounting.count_steps(num_examples=n, batch_size=batch, epochs=epochs) == epochs * n / batch
-
-
-def test_shuffled_counts_epochs_begun():
-    count = {"num_examples": 1000, "batch_size": 300, "sampling": "shuffled"}
-    # Three steps are the fewest that an epoch can take.
-    assert [accounting.release_count(steps=steps, **count) for steps in (1, 3, 4, 6, 7)] == [1, 1, 2, 2, 3]
-    event = accounting.training_event(noise_multiplier=2.0, epochs=2.5, **count)
-    assert event == accounting.gaussian_event(2.0, 3)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -168,10 +175,8 @@ def test_whole_groups_cost_no_more_than_half_the_noise(q, z):
 
     larger, smaller = rdp(2 * q, z), rdp(q, z)
 
-    event = accounting.release_event(
-        noise_multiplier=z, num_examples=1000, batch_size=int(1000 * q), microbatch_sensitivity=2.0
-    )
-    used = dp_accounting.rdp.RdpAccountant().compose(event)
+    event = Mechanism(z, num_examples=1000, batch_size=int(1000 * q), microbatch_sensitivity=2.0)
+    used = dp_accounting.rdp.RdpAccountant().compose(event.release)
     assert np.all(larger <= used.rdp * (1 + 1e-9))
     for order in (2.0, 4.0):
         at = int(np.flatnonzero(used.orders == order)[0])

@@ -261,7 +261,7 @@ def test_little_noise_takes_neither_hours_nor_gigabytes():
 
 
 def budget(**arguments):
-    return lambda: PrivacyBudget(**{**RUN, **arguments})
+    return lambda: PrivacyBudget(**{**RUN, "sampling": "shuffled", **arguments})
 
 
 def board(log_dir="unused", **arguments):
@@ -629,7 +629,7 @@ def test_a_checkpoint_of_another_model_is_refused_and_loses_nothing(trained, tmp
     model = models.mlp()
     model.compile(DPAdaClipSGD(noise_multiplier=1.0), models.per_example_loss())
     model.optimizer.build(model.trainable_variables)
-    with pytest.raises(ValueError, match="incompatible tensor with shape"):
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=r"tensor with shape|expected dtype"):
         unchanged(model, snapshot(model), lambda: tf.train.Checkpoint(model=model).restore(path))
 
 
@@ -645,7 +645,7 @@ def _spoilt_state(name, value):
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda model, state: state[:-1], ["6 variables", "7", "same arguments"]),
+        (lambda model, state: state[:-1], ["10 variables", "11", "same arguments"]),
         (
             _spoilt_state("divisor", lambda v: np.ones(2)),
             ["divisor", "[2]"],
@@ -668,7 +668,7 @@ def test_weights_of_a_training_that_was_not_private_are_told(tmp_path):
     path = tf.train.Checkpoint(model=public).write(str(tmp_path / "saved"))
     model = made(expected_batch_size=4)
     tf.train.Checkpoint(model=model).restore(path)
-    wrong = lambda: model.fit(X, Y, batch_size=4, verbose=0, callbacks=[PrivacyBudget(**RUN)])  # noqa: E731
+    wrong = lambda: model.fit(X, Y, batch_size=4, verbose=0, callbacks=[budget()()])  # noqa: E731
     check(lambda: unchanged(model, snapshot(model), wrong), ValueError, ["2 times", "0 noised steps", "`other_event`"])
 
 
@@ -698,7 +698,7 @@ def test_a_disk_that_fills_up_costs_the_statement_and_not_the_training(tmp_path,
     """The last good statement stays, and no scraps."""
     monkeypatch.setattr(accounting, "ACCOUNTANTS", {"rdp": accounting.ACCOUNTANTS["rdp"]})  # PLD takes seconds
     model = made(expected_batch_size=4)
-    callback = PrivacyBudget(**RUN, statement_path=tmp_path / "privacy")
+    callback = budget(statement_path=tmp_path / "privacy")()
     model.fit(X, Y, batch_size=4, verbose=0, callbacks=[callback])
     good = (tmp_path / "privacy.json").read_text()
     fills_up = tf.keras.callbacks.LambdaCallback(

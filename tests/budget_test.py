@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from adaclip_tf import accounting, budget, curve, optimizer, sampling
+from adaclip_tf.mechanism import Mechanism
 
 N, BATCH, DELTA, Z = 200, 10, 1e-4, 2.0
 WHERE = {"num_examples": N, "batch_size": BATCH, "delta": DELTA}
@@ -183,12 +184,13 @@ def test_more_steps_per_execution_than_the_budget_allows(data):
 
 def test_what_else_was_spent_counts(data, fresh):
     other = accounting.gaussian_event(4.0)
-    together = curve.EpsilonCurve(noise_multiplier=Z, **WHERE, other_event=other)
+    step = Mechanism(Z, N, BATCH)
+    together = curve.EpsilonCurve(step, delta=DELTA, other_event=other)
     target = (together(13) + together(14)) / 2
     callback = budget.PrivacyBudget(**WHERE, target_epsilon=target, other_event=other)
     fit(fresh, batches(data), callback)
     assert taken(fresh) == 13
-    assert curve.EpsilonCurve(noise_multiplier=Z, **WHERE).largest_steps(target) > 13
+    assert curve.EpsilonCurve(step, delta=DELTA).largest_steps(target) > 13
     assert callback.remaining_steps == 0
     assert callback.epsilon == together(13)
 
@@ -293,7 +295,7 @@ def test_batch_sizes_that_differ_are_refused(data):
 
 def test_a_logical_batch_across_epochs_is_refused(data):
     with pytest.raises(ValueError, match="not a multiple of the optimizer's `accumulation_steps`=2"):
-        fit(make_model(accumulation_steps=2), batches(data, steps=7), budget.PrivacyBudget(**WHERE))
+        fit(make_model(accumulation_steps=2), batches(data, steps=7).prefetch(1), budget.PrivacyBudget(**WHERE))
 
 
 def test_another_optimizer_is_refused(data):
@@ -308,11 +310,6 @@ def test_automatic_steps_per_execution_is_refused(data):
     model.autotune_steps_per_execution = True
     with pytest.raises(ValueError, match="steps_per_execution='auto'"):
         fit(model, batches(data), budget.PrivacyBudget(**WHERE))
-
-
-def test_private_divisor_is_warned_about(data):
-    with pytest.warns(UserWarning, match="no `expected_batch_size`"):
-        fit(make_model(expected_batch_size=None), data[0], budget.PrivacyBudget(**WHERE), y=data[1], batch_size=BATCH)
 
 
 def test_shared_microbatches_and_shuffled_batches_are_paid_for(data):
@@ -345,4 +342,5 @@ def test_bad_arguments_are_named(change, message):
 
 
 def test_examples_in_the_docstrings():
-    assert doctest.testmod(budget, extraglobs={"PrivacyBudget": budget.PrivacyBudget}).failed == 0
+    names = {"poisson_batches": sampling.poisson_batches, "x": np.zeros((20, 2)), "y": np.zeros(20)}
+    assert doctest.testmod(budget, extraglobs=names).failed == 0

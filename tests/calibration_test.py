@@ -88,6 +88,20 @@ def test_split_budget_meets_the_target(fraction):
     assert accounting.epsilon_of(training, delta=1e-5) > 2.0 * (1 - fraction)
 
 
+def test_split_budget_protects_users_with_several_examples():
+    run = {**MNIST, "epochs": 2}
+    split = calibration.split_budget(target_epsilon=2.0, pca_fraction=0.3, examples_per_user=3, **run)
+    alone = calibration.split_budget(target_epsilon=2.0, pca_fraction=0.3, **run)
+    total = accounting.epsilon_of(split.event, delta=1e-5, examples_per_user=3)
+    assert split.epsilon == total
+    assert 2.0 * (1 - 1e-3) < total <= 2.0
+    pca = accounting.gaussian_event(split.pca_noise_multiplier)
+    assert accounting.epsilon_of(pca, delta=1e-5, examples_per_user=3) == pytest.approx(0.6, rel=1e-3)
+    # Three examples need more noise than one, in both parts.
+    assert split.pca_noise_multiplier > 3.0 * alone.pca_noise_multiplier
+    assert split.training_noise_multiplier > 1.5 * alone.training_noise_multiplier
+
+
 def test_split_budget_by_pld_needs_less_noise():
     run = {"target_epsilon": 0.5, "pca_fraction": 0.3, **MNIST}
     pld, rdp = calibration.split_budget(accountant="pld", **run), calibration.split_budget(**run)

@@ -241,9 +241,7 @@ def callbacks(replicas=None, folder=None):
     batches = sampling.distributed_poisson_batches(strategy, (x, y), expected_batch_size=6)
     with tempfile.TemporaryDirectory() as own:
         folder = pathlib.Path(own)  # of this process, to see who writes
-        budget = adaclip_tf.PrivacyBudget(
-            num_examples=24, batch_size=6, delta=1e-3, target_epsilon=6.0, statement_path=folder / "privacy"
-        )
+        budget = adaclip_tf.PrivacyBudget.of(batches, delta=1e-3, target_epsilon=6.0, statement_path=folder / "privacy")
         board = adaclip_tf.PrivacyTensorBoard(folder / "board", budget=budget, update_freq=2)
         history = net.fit(batches, steps_per_epoch=4, epochs=50, verbose=0, callbacks=[budget, board]).history
         files = sorted({path.name.split(".")[0] for path in folder.rglob("*") if path.is_file()})

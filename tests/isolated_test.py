@@ -126,5 +126,5 @@ def test_input_without_a_batch_axis_is_refused():
     def step(x, table):
         return tf.reduce_sum(x * w, axis=1) + tf.reduce_sum(table), [w]
 
-    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="first axis|reduces over the batch axis"):
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=r"first axis|reduces over the batch axis"):
         _gradients(step, tf.ones([4, 2]), tf.ones([3]))

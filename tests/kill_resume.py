@@ -36,6 +36,7 @@ from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD, PrivacyBudget, epsilon, poi
 from tests import models
 
 BATCH = {"adaclip": 4, "counter": 1000}
+SAMPLING = {"adaclip": "poisson", "counter": "shuffled"}
 STEPS_PER_EPOCH, NOISE, DELTA = 8, 1.0, 1e-5
 LONGEST_LIFE = 12  # steps
 LONGEST_WAIT = 0.03  # seconds between the last report that counts and the kill
@@ -101,6 +102,7 @@ def _work(run, folder, epochs, pipe):
         num_examples=BATCH[run] * STEPS_PER_EPOCH,
         batch_size=BATCH[run],
         delta=DELTA,
+        sampling=SAMPLING[run],
         statement_path=folder / "privacy",
     )
     report = _Report(pipe)
@@ -144,7 +146,7 @@ def _life(run, folder, epochs, kill):
 def _epsilon(run, steps):
     size = BATCH[run]
     run_size = {"num_examples": size * STEPS_PER_EPOCH, "batch_size": size, "delta": DELTA}
-    return epsilon(noise_multiplier=NOISE, steps=steps, **run_size) if steps else 0.0
+    return epsilon(noise_multiplier=NOISE, steps=steps, sampling=SAMPLING[run], **run_size) if steps else 0.0
 
 
 class _Ledger:

@@ -132,6 +132,30 @@ def test_save_and_load(tmp_path, rng):
     assert restored.fit(x).event == accounting.gaussian_event(4.0, 2)
 
 
+def test_every_fit_is_paid_for_through_saving_and_loading(tmp_path, rng):
+    x = rng.normal(size=(30, 5))
+    model = pca.PrivatePCA(num_components=2, noise_multiplier=4.0)
+    for fits in (1, 2, 3):
+        model.fit_transform(x)
+        assert model.event == accounting.gaussian_event(4.0, fits)
+        model.save(tmp_path / "pca.npz")
+        model = pca.PrivatePCA.load(tmp_path / "pca.npz")
+        assert model.event == accounting.gaussian_event(4.0, fits)
+        assert model.noise_multiplier == 4.0
+
+
+def test_a_fit_that_fails_after_it_has_looked_is_paid_for(rng, monkeypatch):
+    model = pca.PrivatePCA(num_components=2, noise_multiplier=4.0).fit(rng.normal(size=(30, 5)))
+
+    def fail(*_):
+        raise np.linalg.LinAlgError("no convergence")
+
+    monkeypatch.setattr(np.linalg, "eigh", fail)
+    with pytest.raises(np.linalg.LinAlgError):
+        model.fit(rng.normal(size=(30, 5)))
+    assert model.event == accounting.gaussian_event(4.0, 2)
+
+
 @pytest.mark.slow
 def test_mnist_size_takes_seconds(rng):
     x = rng.random((60000, 784), np.float32)

@@ -5,9 +5,11 @@ import json
 import os
 import re
 
+import dp_accounting
 import pytest
 
 from adaclip_tf import accounting, statement
+from adaclip_tf.mechanism import SAMPLINGS
 
 RUN = {"noise_multiplier": 2.5, "delta": 1e-5, "num_examples": 60000, "batch_size": 600}
 
@@ -22,12 +24,31 @@ def poisson():
 
 
 def test_report_holds_the_epsilons_of_both_accountants_and_samplings(poisson):
-    for sampling in accounting.SAMPLINGS:
+    for sampling in SAMPLINGS:
         for accountant in accounting.ACCOUNTANTS:
             expected = accounting.epsilon(**RUN, epochs=5, sampling=sampling, accountant=accountant)
             assert poisson["epsilon"][sampling][accountant] == pytest.approx(expected, rel=1e-12)
     assert poisson["guarantee"] == poisson["epsilon"]["poisson"]
     assert poisson["steps"] == 500
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_the_event_is_that_of_the_sampling(sampling):
+    report = statement.privacy_report(**RUN, steps=500, sampling=sampling, accountants=("rdp",))
+    event = accounting.training_event(
+        noise_multiplier=2.5, num_examples=60000, batch_size=600, steps=500, sampling=sampling
+    )
+    assert report["event"] == repr(dp_accounting.ComposedDpEvent([event]))
+    assert ("PoissonSampled" in report["event"]) == (sampling == "poisson")
+    assert report["guarantee"]["rdp"] == accounting.epsilon_of(event, delta=1e-5)
+
+
+def test_epochs_are_those_that_are_trained():
+    run = {**RUN, "num_examples": 1500, "batch_size": 1000, "accountants": ("rdp",)}
+    by_epochs, by_steps = statement.privacy_report(**run, epochs=20), statement.privacy_report(**run, steps=40)
+    assert by_epochs["steps"] == 40
+    assert by_steps["epochs"] == 20
+    assert by_epochs["guarantee"] == by_steps["guarantee"]
 
 
 def test_words_hold_the_numbers_the_unit_and_the_assumptions(poisson):

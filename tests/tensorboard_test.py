@@ -59,9 +59,10 @@ def make_model(make=optimizer.DPAdaClipSGD, strategy=None, compile_arguments=Non
 
 
 def fit(model, *callbacks, epochs=1, **options):
-    inputs, labels = models.data(N)
-    options = {"batch_size": BATCH, "epochs": epochs, "shuffle": False, "verbose": 0, **options}
-    return model.fit(inputs, labels, callbacks=list(callbacks), **options).history
+    # Batches whose size is not static, so that they may be accounted as Poisson-sampled.
+    dataset = tf.data.Dataset.from_tensor_slices(models.data(N)).batch(BATCH)
+    options = {"epochs": epochs, "verbose": 0, **options}
+    return model.fit(dataset, callbacks=list(callbacks), **options).history
 
 
 class Spy(tf.keras.callbacks.Callback):
@@ -412,7 +413,8 @@ def one_private_step(folder, target, **options):
     made = optimizer.DPAdaClipSGD(0.1, noise_multiplier=1.0, expected_batch_size=1, seed=3, nonprivate_metrics=True)
     model.compile(made, tf.keras.losses.MeanSquaredError(reduction="none"))
     board = PrivacyTensorBoard(folder, update_freq=1, num_examples=9, batch_size=1, delta=1e-2, **options)
-    model.fit(np.ones((1, 4), np.float32), np.array([[target]], np.float32), verbose=0, callbacks=[board])
+    example = np.ones((1, 4), np.float32), np.array([[target]], np.float32)
+    model.fit(tf.data.Dataset.from_tensor_slices(example).batch(1), verbose=0, callbacks=[board])
 
 
 def values_of(folder):

@@ -194,7 +194,7 @@ class _StridedSlice:
         total, count = shape.rank, len(strides)
         bit = lambda name, i: bool(masks[name] >> i & 1)  # noqa: E731
         named = sum(not bit("new_axis", i) and not bit("ellipsis", i) for i in range(count))
-        self.output: dict[int, int | None] = {}
+        self.output: dict[int, Any] = {}  # None: the axis is dropped
         self.whole: dict[int, bool] = {}
         axis = result = 0
         for i in range(count):

@@ -104,8 +104,8 @@ class Evaluator:
         self._label, self._preset = label, preset
         self._known: dict[Any, np.ndarray | None] = {}
 
-    def extents(self, tensor: tf.Tensor) -> list[Any] | None:
-        """The tensor's shape in symbols, or None if not even its rank is known."""
+    def extents(self, tensor: tf.Tensor) -> Any:
+        """The tensor's shape as a list of symbols, or None if not even its rank is known."""
         if tensor.shape.rank is None:
             return None
         dims: list[Any] = tensor.shape.as_list()
@@ -174,10 +174,11 @@ class Evaluator:
     def _concat_offset(self, op: tf.Operation, index: int) -> np.ndarray | None:
         """Where each part of a concatenation starts: 0 along all axes but one."""
         axis, *shapes = (self.symbols(operand) for operand in op.inputs)
-        if axis is None or any(shape is None for shape in shapes):
+        known = [shape for shape in shapes if shape is not None]
+        if axis is None or len(known) != len(shapes):
             return None
-        result = _array([0] * len(shapes[index]))
-        for shape in shapes[:index]:
+        result = _array([0] * len(known[index]))
+        for shape in known[:index]:
             result[axis[()]] = _add(result[axis[()]], shape[axis[()]])
         return result
 
@@ -185,8 +186,8 @@ class Evaluator:
         """Ops that pick, join or multiply up entries."""
         if op.type not in _REARRANGE:
             return None
-        parts = [self.symbols(operand) for operand in op.inputs]
-        if any(part is None for part in parts):
+        parts = [part for part in map(self.symbols, op.inputs) if part is not None]
+        if len(parts) != len(op.inputs):
             return None
         try:
             result = _REARRANGE[op.type](op, parts)

@@ -12,7 +12,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import dataclasses
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -112,7 +113,8 @@ def _is_structural(tensor: tf.Tensor) -> bool:
     return all(op.type in _TAKES_STRUCTURE for op in tensor.consumers())
 
 
-class Piece(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Piece:
     """Tensors through which some data enters, and how to cut examples out of them."""
 
     tensors: tuple[tf.Tensor, ...]

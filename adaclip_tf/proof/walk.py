@@ -29,7 +29,7 @@ from adaclip_tf.proof.labels import (
 )
 from adaclip_tf.proof.sizes import Evaluator, depends_on_count
 
-Labels = Sequence[Label]
+Labels = Sequence[Any]  # of `labels.Label`, or `Listed`
 Entry = Callable[["Walk", tf.Operation, Labels], Any]
 TABLE: dict[str, Entry] = {}
 # For ops that take no data at all: which of their axes are uniform. Others are not uniform along any.
@@ -80,8 +80,8 @@ class Walk:
 
     def __init__(self, graph: tf.Graph, inputs: dict[Any, Any] | None = None, outer: Walk | None = None):
         self.graph, self.outer = graph, outer
-        self.checks = Checks() if outer is None else outer.checks
-        self.memory = memory.Memory() if outer is None else outer.memory
+        self.checks: Checks = Checks() if outer is None else outer.checks
+        self.memory: memory.Memory = memory.Memory() if outer is None else outer.memory
         self.captured = {internal.ref(): external for external, internal in getattr(graph, "captures", [])}
         self.labels: dict[Any, Any] = {**memory.known_private(graph), **(inputs or {})}
         self.handles: dict[Any, Any] = {}
