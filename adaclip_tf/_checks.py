@@ -157,15 +157,16 @@ def _mean_per_example(loss) -> tf.Tensor:
 
 
 def _mask_of(loss):
-    """The mask that was multiplied into the loss, as Keras does it: a product with booleans made into numbers."""
-    tensor = loss
-    while tensor.op.type == "Identity":
-        tensor = tensor.op.inputs[0]
-    if tensor.op.type != "Mul":
-        return None
-    for factor in tensor.op.inputs:
-        if factor.op.type == "Cast" and factor.op.inputs[0].dtype == tf.bool and factor.shape.rank == loss.shape.rank:
-            return factor.op.inputs[0]
+    """The mask that was multiplied into the loss, as Keras does it: a factor made of booleans."""
+    pending = [loss]
+    while pending:
+        operation = pending.pop().op
+        if operation.type in ("Identity", "Mul"):
+            pending.extend(operation.inputs)
+        elif operation.type == "Cast" and operation.inputs[0].dtype == tf.bool:
+            mask = operation.inputs[0]
+            if mask.shape.rank == loss.shape.rank:
+                return mask
     return None
 
 

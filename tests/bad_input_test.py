@@ -438,15 +438,6 @@ LOSSES = tf.keras.losses
     ("loss by name", fit(loss="sparse_categorical_crossentropy"), ValueError, "scalar", 'reduction="none"'),
     ("mean loss", fit(loss=LOSSES.SparseCategoricalCrossentropy(from_logits=True)), ValueError, 'reduction="none"'),
     ("summed loss", fit(loss=LOSSES.MeanSquaredError(reduction="sum")), ValueError, "scalar", 'reduction="none"'),
-    (
-        "a loss per pixel",
-        fit(
-            lambda: tf.keras.Sequential([tf.keras.layers.Reshape((4, 1), input_shape=(4,)), tf.keras.layers.Dense(3)]),
-            y=np.zeros((8, 4), int),
-        ),
-        ValueError,
-        *("one entry per example", "(4, 4)", "all axes but the first"),
-    ),
     ("no loss", fit(loss=lambda y, p: None), ValueError, "None"),
     ("no labels", fit(y=None), ValueError, "Target data is missing"),
     ("labels of another length", fit(y=Y[:5]), ValueError, "x sizes: 8", "y sizes: 5"),

@@ -434,16 +434,40 @@ def _train(loss, **arguments):
     model.fit(inputs, labels, batch_size=4, verbose=0)
 
 
-class _PerOutput(tf.keras.losses.Loss):
-    def call(self, y_true, y_pred):
-        return tf.square(y_pred)
-
-
 def test_losses_that_are_not_per_example_are_refused():
     with pytest.raises(ValueError, match='reduction="none"'):
         _train(tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    with pytest.raises(ValueError, match="one entry per example"):
-        _train(_PerOutput(reduction="none"))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_loss_over_time_is_its_mean_per_example(masked):
+    """Over the steps that the mask leaves, where there is one: weights move as for that mean, written out."""
+    layers = tf.keras.layers
+    tokens = np.random.default_rng(0).integers(1, 9, [6, 5])
+    tokens[0, 2:] = tokens[3, 4:] = 0
+    targets = np.random.default_rng(1).normal(size=[6, 5, 1])
+
+    def build():
+        tf.keras.utils.set_random_seed(3)
+        return tf.keras.Sequential([layers.Embedding(9, 3, mask_zero=masked, input_length=5), layers.Dense(1)])
+
+    def mean_loss(y, prediction):
+        errors = tf.square(y[..., 0] - prediction[..., 0])
+        weights = y[..., 1] if masked else tf.ones_like(errors)
+        return tf.reduce_sum(errors * weights, axis=1) / tf.reduce_sum(weights, axis=1)
+
+    model = build()
+    model.compile(_adaclip(), tf.keras.losses.MeanSquaredError(reduction="none"))
+    model.fit(tokens, targets, batch_size=3, shuffle=False, verbose=0)
+    expected = build()
+    expected.compile(_adaclip(), None)
+    with_mask = np.concatenate([targets, (tokens != 0)[..., np.newaxis]], axis=2)
+    losses = lambda x, y: mean_loss(y, expected(x, training=True))  # noqa: E731
+    for start in (0, 3):
+        batch = slice(start, start + 3)
+        data = (tokens[batch], np.float32(with_mask[batch]))
+        expected.optimizer.minimize(losses, expected.trainable_variables, data=data)
+    assert _max_difference(model, expected) < 1e-5
 
 
 def test_microbatches_must_divide_the_batch():
@@ -458,13 +482,13 @@ def test_foreign_gradients_are_refused():
     with pytest.raises(ValueError, match="not private"):
         optimizer.apply_gradients(pairs)
     optimizer.build(model.trainable_variables)
+    other = _adaclip()
 
     @tf.function
     def steps(x):
         with tf.GradientTape() as tape:
             loss = models.per_example_loss()([0], model(x))
         pairs = optimizer.compute_gradients(loss, model.trainable_variables, tape)
-        other = _adaclip()
         with pytest.raises(ValueError, match="not private"):
             other.apply_gradients(pairs)
         with pytest.raises(ValueError, match="not private"):

@@ -98,7 +98,8 @@ def closed_over(walk: Walk, tensor: tf.Tensor) -> tf.Tensor | None:
         if current.ref() in seen:
             continue
         seen.add(current.ref())
-        is_left = current.op.type == "Const" or current.ref() in walk.captured
+        external = walk.captured.get(current.ref())
+        is_left = current.op.type == "Const" or (external is not None and not hasattr(external, "graph"))
         is_array = bool(current.shape.rank) and current.dtype not in (tf.resource, tf.variant) and current.shape[0] != 1
         if is_left and is_array and not _is_structural(current):
             return current
