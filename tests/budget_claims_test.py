@@ -7,18 +7,30 @@ import pytest
 import tensorflow as tf
 
 from adaclip_tf import DPFixedClipSGD, PrivacyBudget, PrivacyTensorBoard, accounting, poisson_batches, sampling
-from tests import models
+from tests import models, pool
 
 N, BATCH, DELTA, Z = 64, 8, 1e-3, 4.0
 WHERE = {"num_examples": N, "batch_size": BATCH, "delta": DELTA}
 SHUFFLED = {**WHERE, "sampling": "shuffled"}
 
 
-def compiled(size=BATCH, **arguments):
+def made(size=BATCH, **arguments):
     model = models.softmax_regression()
     arguments = {"noise_multiplier": Z, "expected_batch_size": size, **arguments}
     model.compile(DPFixedClipSGD(0.1, l2_norm_clip=1.0, **arguments), models.per_example_loss())
     return model
+
+
+_POOL = pool.Pool(made)
+
+
+@pytest.fixture(autouse=True)
+def _begin():
+    _POOL.begin()
+
+
+def compiled(**arguments):
+    return made(**arguments) if arguments else _POOL.take()
 
 
 def poisson(parts=1, n=N, size=BATCH):
@@ -64,13 +76,13 @@ def test_of_takes_it_from_distributed_batches():
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_workers_together_draw_with_probability_q(workers):
-    """Each of W workers draws its own n / W rows with q = B / n, not W B / n. 3000 draws of 60 rows: sd 0.001."""
+    """Each of W workers draws its own n / W rows with q = B / n, not W B / n. 500 draws of 60 rows: sd 0.0023."""
     drawn = []
 
     class Strategy:
         def distribute_datasets_from_function(self, of_worker):
             for worker in range(workers):
-                drawn.append(of_worker(tf.distribute.InputContext(workers, worker, workers)).take(3000))
+                drawn.append(of_worker(tf.distribute.InputContext(workers, worker, workers)).take(500))
             return drawn[0]
 
     batches = sampling.distributed_poisson_batches(Strategy(), np.arange(60), expected_batch_size=12, seed=1)
@@ -78,8 +90,8 @@ def test_workers_together_draw_with_probability_q(workers):
     for dataset in drawn:
         for rows in dataset:
             counts[rows.numpy()] += 1
-    assert counts.mean() / 3000 == pytest.approx(12 / 60, abs=0.005)
-    assert abs(counts / 3000 - 0.2).max() < 0.04
+    assert counts.mean() / 500 == pytest.approx(12 / 60, abs=0.01)
+    assert abs(counts / 500 - 0.2).max() < 0.1  # sd 0.018
     assert sampling.drawn_of(batches) == sampling.Drawn(60, 12, 1)
 
 
@@ -195,7 +207,7 @@ def test_what_cannot_be_seen_is_not_refused():
             return super().train_step(tf.nest.map_structure(lambda part: part[0], data))
 
     model = Own([tf.keras.layers.Dense(3, input_shape=(4,))])
-    model.compile(compiled().optimizer, models.per_example_loss())
+    model.compile(made().optimizer, models.per_example_loss())
     x, y = np.zeros((8, 4), np.float32), np.zeros(8)
     fit(model, tf.data.Dataset.from_tensors((x, y)).repeat(2).batch(1, drop_remainder=True), PrivacyBudget(**WHERE))
     generator = (models.data(BATCH) for _ in range(2))
@@ -206,9 +218,8 @@ def test_what_cannot_be_seen_is_not_refused():
 # Microbatches of one example each.
 
 
-@pytest.mark.parametrize("size", [BATCH, None])
-@pytest.mark.parametrize("way", ["arrays", "static", "dynamic"])
-def test_a_microbatch_for_each_example_costs_what_examples_cost(size, way):
+@pytest.mark.parametrize("way,size", [("arrays", None), ("dynamic", None), ("static", BATCH)])
+def test_a_microbatch_for_each_example_costs_what_examples_cost(way, size):
     x, y = models.data(N)
     data, options = {
         "arrays": (x, {"y": y, "batch_size": BATCH}),
@@ -216,14 +227,13 @@ def test_a_microbatch_for_each_example_costs_what_examples_cost(size, way):
         "dynamic": (slices().batch(BATCH), {}),
     }[way]
     expected = [accounting.epsilon_of(accounting.gaussian_event(Z, epochs), delta=DELTA) for epochs in (1, 2)]
-    for microbatches in (BATCH, None):
-        model = compiled(size=size, num_microbatches=microbatches)
-        budget = PrivacyBudget(**SHUFFLED)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)
-            history = fit(model, data, budget, epochs=2, **options)
-        assert history["epsilon"] == pytest.approx(expected, rel=1e-9)
-        assert budget.epsilon == pytest.approx(expected[1], rel=1e-9)
+    model = compiled(size=size, num_microbatches=BATCH)
+    budget = PrivacyBudget(**SHUFFLED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        history = fit(model, data, budget, epochs=2, **options)
+    assert history["epsilon"] == pytest.approx(expected, rel=1e-9)
+    assert budget.epsilon == pytest.approx(expected[1], rel=1e-9)
 
 
 def test_microbatches_that_turn_out_to_be_shared_are_told_and_paid_for():

@@ -106,6 +106,16 @@ def test_a_run_that_ends_early_gives_back_what_it_did_not_take(path):
     assert not Ledger(path).read()[0][0].open
 
 
+def test_a_count_that_went_back_gives_nothing_back(path):
+    one = session(path)
+    one.reserve(1, 50)
+    one.seen = 30
+    one.settle(20)
+    assert steps(path) == {"a": 30}
+    one.close(10)
+    assert steps(path) == {"a": 30}
+
+
 def test_steps_are_reserved_in_blocks_that_hold_a_call(path):
     one = session(path)
     one.reserve(1, 10**6)

@@ -134,7 +134,7 @@ def test_a_loaded_model_has_the_noise_that_it_was_saved_with(trained, tmp_path):
 # Where nobody asks, the state still knows: never too small.
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_steps_that_were_mixed_unseen_count_as_the_worst(trained, tmp_path, jit_compile):
     path = tf.train.Checkpoint(model=trained).write(str(tmp_path / "checkpoint"))
     target = compiled(z=5.0, size=2, jit_compile=jit_compile)
@@ -165,11 +165,12 @@ def test_less_noise_later_counts_for_all(trained, tmp_path):
     assert target.optimizer.past_steps()[:2] == (7, 0.25)
 
 
-def test_a_count_that_starts_again_starts_with_its_own_noise(tmp_path):
-    model = train(compiled(z=0.5), steps=1)
-    model.optimizer.noised_steps.assign(0)
+def test_a_count_that_starts_again_starts_with_its_own_noise(trained, tmp_path):
     target = compiled(z=5.0)
-    tf.train.Checkpoint(model=target).restore(tf.train.Checkpoint(model=model).write(str(tmp_path / "checkpoint")))
+    tf.train.Checkpoint(model=target).restore(tf.train.Checkpoint(model=trained).write(str(tmp_path / "checkpoint")))
+    target.optimizer.build(target.trainable_variables)
+    assert target.optimizer.past_steps()[:2] == (5, 0.5)
+    target.optimizer.noised_steps.assign(0)
     train(target, steps=1)
     assert target.optimizer.past_steps()[:2] == (1, 5.0)
 
@@ -187,17 +188,19 @@ def test_without_an_expected_size_the_largest_batch_is_remembered():
     assert model.optimizer.past_steps()[:4] == (6, 0.5, 1.0, 7)
 
 
-@pytest.mark.parametrize("size", [8, None])
-def test_a_microbatch_for_each_example_has_sensitivity_1(size):
+def test_a_microbatch_for_each_example_has_sensitivity_1():
     """The port of a program for tensorflow-privacy: `num_microbatches=batch_size`."""
     inputs, labels = models.data(24)
-    models_made = [compiled(size=size, num_microbatches=8, seed=1), compiled(size=size, seed=1)]
-    for model in models_made:
+    weights = []
+    for size, microbatches in ((8, 8), (None, 8), (8, None)):
+        model = compiled(size=size, num_microbatches=microbatches, seed=1)
         model.fit(inputs, labels, batch_size=8, shuffle=False, verbose=0)
         assert model.optimizer.microbatch_sensitivity == 1.0
         assert model.optimizer.past_steps()[:4] == (3, 0.5, 1.0, 8)
-    for one, other in zip(*[model.get_weights() for model in models_made]):
-        np.testing.assert_allclose(one, other, atol=1e-6)
+        weights.append(model.get_weights())
+    for first, second, reference in zip(*weights):
+        np.testing.assert_allclose(first, reference, atol=1e-6)
+        np.testing.assert_allclose(second, reference, atol=1e-6)
 
 
 def test_before_the_first_step_the_sensitivity_is_known_where_the_size_is():
@@ -222,9 +225,8 @@ def test_one_batch_of_shared_microbatches_is_enough_for_sensitivity_2(parts):
 
 
 def test_where_the_expected_size_says_one_each_a_larger_batch_is_no_danger():
-    model = compiled(size=4, num_microbatches=4)
+    """Not two to a microbatch, but a gradient for each."""
     inputs, labels = models.data(8)
-    model.fit(inputs, labels, batch_size=8, verbose=0)  # not two to a microbatch, but a gradient for each
     reference = compiled(size=4, seed=3)
     ours = compiled(size=4, num_microbatches=4, seed=3)
     for m in (reference, ours):
@@ -238,8 +240,7 @@ def test_where_the_expected_size_says_one_each_a_larger_batch_is_no_danger():
 )
 def test_the_divisor_counts_all_parts_of_a_logical_batch(microbatches, size, parts, divisor):
     model = compiled(z=1.0, size=size, num_microbatches=microbatches, accumulation_steps=parts)
-    inputs, labels = models.data(16)
-    model.fit(inputs, labels, batch_size=8, verbose=0)
+    model.optimizer.build(model.trainable_variables)
     norms = model.optimizer.private_metrics()
     assert float(norms["noise_norm"] / norms["scale_norm"]) == pytest.approx(1.0 / divisor)
 
