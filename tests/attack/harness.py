@@ -135,6 +135,9 @@ def _measure(case, stepper, reference, clips, batches, removals) -> Outcome:
         loud = scaled(batches[0], 1, 1e3)
         # Saturated activations have gradients that are differences of large numbers: ten times the rounding.
         _remove_in_turn(case, stepper, reference, clips, loud, 2, outcome, leniency=10.0)
+        # One example whose gradient is no number must not spoil the others; what it adds itself is left open.
+        broken = scaled(batches[0], 1, np.inf)
+        _remove_in_turn(case, stepper, reference, clips, broken, 1, outcome, leniency=np.inf)
     return outcome
 
 
@@ -148,7 +151,7 @@ def _remove_in_turn(case, stepper, reference, clips, data, removals, outcome, le
     size = num_examples(data)
     whole, kept = _run(stepper, data)
     outcome.size = max([outcome.size, *[np.linalg.norm(total) / size for total in whole]])
-    if not case.random and case.fixed is None:
+    if not case.random and case.fixed is None and np.isfinite(leniency):
         stepper.restore()
         expected = reference.clipped_sums(data, clips)
         outcome.mismatch = max([outcome.mismatch, *[_norm(t - e) / size / leniency for t, e in zip(whole, expected)]])
