@@ -49,6 +49,7 @@ class Case:
     clip: float = 0.5  # C over the median norm of single-example gradients
     tolerance: float = 1e-3  # allowed |sum - reference| per example, of a sum of vectors of norm up to 1
     fixed: int | None = None  # a model of one batch size: an example is replaced, not removed
+    size_only: bool = False  # hangs on the number of examples alone: a constant where TensorFlow knows it beforehand
     policy: str = "float32"  # the global Keras policy
     hostile: bool = True  # whether features may also be scaled by 1000
     own_step_only: bool = False  # has no `compile`

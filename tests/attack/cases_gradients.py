@@ -61,7 +61,8 @@ _MIXING_BACKWARDS = {
 for _name, _function in _MIXING_BACKWARDS.items():
     # Clipping dy as a whole is harmless row by row of a Jacobian, and mixes where all rows go backwards at once.
     _expect = "either" if _name == "gradient_clipped_by_batch_norm" else "refused"
-    _around(_expect, _name, _function, fast=("graph",) if _name == "gradient_of_other_inputs" else ())
+    _fast = ("graph",) if _name == "gradient_of_other_inputs" else ()
+    _around(_expect, _name, _function, fast=_fast, size_only=_name == "gradient_times_batch_size")
 
 
 def _while_per_example(x):

@@ -195,7 +195,8 @@ MIXERS = {
 FAST = {"softmax_axis_0": "graph", "first_example": "graph", "roll": "graph", "moments_negative_axis": "graph"}
 
 for _name, _function in MIXERS.items():
-    _by_hand(_function, _name, fast=(FAST[_name],) if _name in FAST else ())
+    _fast = (FAST[_name],) if _name in FAST else ()
+    _by_hand(_function, _name, fast=_fast, size_only=_name == "batch_size")
 
 
 @case("refused")

@@ -135,6 +135,9 @@ def _measure(case, stepper, reference, clips, batches, removals) -> Outcome:
         loud = scaled(batches[0], 1, 1e3)
         # Saturated activations have gradients that are differences of large numbers: ten times the rounding.
         _remove_in_turn(case, stepper, reference, clips, loud, 2, outcome, leniency=10.0)
+        # One example whose gradient is no number must not spoil the others; what it adds itself is left open.
+        broken = scaled(batches[0], 1, np.inf)
+        _remove_in_turn(case, stepper, reference, clips, broken, 1, outcome, leniency=np.inf)
     return outcome
 
 
@@ -148,7 +151,7 @@ def _remove_in_turn(case, stepper, reference, clips, data, removals, outcome, le
     size = num_examples(data)
     whole, kept = _run(stepper, data)
     outcome.size = max([outcome.size, *[np.linalg.norm(total) / size for total in whole]])
-    if not case.random and case.fixed is None:
+    if not case.random and case.fixed is None and np.isfinite(leniency):
         stepper.restore()
         expected = reference.clipped_sums(data, clips)
         outcome.mismatch = max([outcome.mismatch, *[_norm(t - e) / size / leniency for t, e in zip(whole, expected)]])
@@ -156,9 +159,10 @@ def _remove_in_turn(case, stepper, reference, clips, data, removals, outcome, le
     order = list(dict.fromkeys([1 % size, 0, size - 1, *range(size)]))
     for k in order[:removals]:
         rows = [row for row in range(size) if row != k]
-        if case.fixed is not None:  # replaced by its neighbour, twice the bound
+        replaced = case.fixed is not None or (case.size_only and stepper.mode.knows_batch_size)
+        if replaced:  # by its neighbour, twice the bound
             rows.insert(k, (k + 1) % size)
-        bound = 1.0 if case.fixed is None else 2.0
+        bound = 2.0 if replaced else 1.0
         rest, left = _run(stepper, take(data, rows))
         if not case.random:
             outcome.move = max([outcome.move, *[_norm(t - r) / bound for t, r in zip(whole, rest)]])
@@ -259,7 +263,8 @@ def verdict(case: Case, mode_name: str, outcome: Outcome) -> str:
         return f"an example left a trace of size {outcome.residue:.3g} besides the noised weights"
     # What is known to mix may be run alone. Where the batch size is fixed that is a batch of copies, on which a model
     # may do other things than on a batch of one; then the moves alone count.
-    compared = case.expect == "accepted" or not MODES[mode_name].fixes_batch_size
+    mode = MODES[mode_name]
+    compared = case.expect == "accepted" or not (mode.fixes_batch_size or (case.size_only and mode.knows_batch_size))
     if compared and not outcome.mismatch <= case.tolerance:
         return f"not the sum of clipped single-example gradients: {outcome.mismatch:.3g} off per example"
     return ""

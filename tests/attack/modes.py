@@ -30,7 +30,13 @@ class Mode:
 
     @property
     def fixes_batch_size(self) -> bool:
+        """Whether a step is traced for one batch size."""
         return self.static or self.fit
+
+    @property
+    def knows_batch_size(self) -> bool:
+        """Whether the model sees the batch size as a number when it is run."""
+        return self.fixes_batch_size or self.eager
 
 
 MODES = {
