@@ -127,6 +127,22 @@ def test_one_step_by_hand():
     np.testing.assert_allclose(state.mean[0], [0.01 * root5, 0.0], atol=1e-6)
 
 
+@pytest.mark.parametrize("cls", [core.AdaClip, core.Whitening])
+@pytest.mark.parametrize("clamp", ["before_average", "after_average"])
+def test_the_variance_stays_between_floor_and_ceiling(clamp, cls):
+    """B = 1, z = 0, m = 0: B r = g~^2 = (100, 0, 4), and s^2 = 4 before. [h1, h2] = [3.8, 4.3].
+
+    Before the average: v = (4.3, 3.8, 4), s^2 = 0.9 * 4 + 0.1 v = (4.03, 3.98, 4). After it: the average is
+    (13.6, 3.6, 4), clamped to (4.3, 3.8, 4).
+    """
+    choice = cls(core.MomentEstimator(h1=3.8, h2=4.3, initial_std=2.0, clamp=clamp))
+    state = choice.initial_state(specs_of([(3,)]))
+    transform = choice.transform(state, specs_of([(3,)]))
+    after = choice.next_state(state, transform, [tf.constant([10.0, 0.0, 2.0])], 0.0, 1.0)
+    expected = {"before_average": [4.03, 3.98, 4.0], "after_average": [4.3, 3.8, 4.0]}[clamp]
+    np.testing.assert_allclose(after.variance[0], expected, rtol=1e-6)
+
+
 # ---------------------------------------------------------------------------------------------------
 # Theorem 1.
 
