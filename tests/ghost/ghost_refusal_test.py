@@ -112,6 +112,22 @@ def shifted_gradient(x, w, v):
     return matmul_loss(shift(x @ w) @ v)
 
 
+def squared_gradient(x, w, v):
+    @tf.custom_gradient
+    def square(y):
+        return tf.identity(y), lambda dy: dy * dy
+
+    return matmul_loss(square(x @ w) @ v)
+
+
+def normalised_gradient(x, w, v):
+    @tf.custom_gradient
+    def normalise(y):
+        return tf.identity(y), lambda dy: dy / (1.0 + tf.abs(dy))
+
+    return matmul_loss(normalise(x @ w) @ v)
+
+
 def selected_gradient(select, then_first):
     """A gradient that is dy in some places and 0.5 in the others."""
 
@@ -171,7 +187,7 @@ ROWS_MOVE = [permuted, reversed_batch, rolled, strided_reversed, transposed_batc
 ROWS_MOVE += [cumulative, crossing_gradient, outer_broadcast, batch_as_features, einsum_over_the_batch]
 SEVERAL_USES = [tied, called_twice, regularised, weight_norm]
 CONTROL_FLOW = [conditional, loop, function_call]
-NOT_LINEAR = [clipped_gradient, shifted_gradient]
+NOT_LINEAR = [clipped_gradient, shifted_gradient, squared_gradient, normalised_gradient]
 NOT_LINEAR += [selected_gradient(select, first) for select in (old_select, new_select) for first in (True, False)]
 
 
@@ -348,6 +364,14 @@ def test_a_pad_that_leaves_the_rows_alone_is_exact(keep, rng):
     case = Case(loss, [w], tf.TensorSpec([None, F]), rng)
     case.check(rng.normal(size=[N, F]).astype(np.float32))
     assert 0 in case.plan.recognised
+
+
+def test_rows_that_are_not_the_examples_are_refused_before_the_run(rng):
+    """One loss from six rows: with static shapes this is known before anything runs."""
+    w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
+    case = Case(lambda x: matmul_loss(tf.reduce_mean(x @ w, axis=0, keepdims=True)), [w], tf.TensorSpec([6, F]), rng)
+    case.ghost(rng.normal(size=[6, F]).astype(np.float32), np.ones(1, np.float32))
+    assert "6 rows for 1 microbatches" in case.plan.unrecognised[0]
 
 
 def test_microbatches_that_do_not_divide_the_batch_fail_in_the_run(rng):
