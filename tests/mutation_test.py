@@ -102,7 +102,7 @@ def test_places_for_the_tool():
     assert "if x is None: → if x is not None:" in differences
     assert "return min(x + 2, g(x, axis=axis)) → return max(x + 2, g(x, axis=axis))" in differences
     assert "return min(x + 2, g(x, axis=axis)) → return min(x - 2, g(x, axis=axis))" in differences
-    assert "return min(x + 2, g(x, axis=axis)) → return min(x + 2, g(x, ))" in differences
+    assert "return min(x + 2, g(x, axis=axis)) → return min(x + 2, g(x,))" in differences
     assert not [d for d in differences if d.startswith("def ")]  # annotations stay
     assert not [d for d in differences if "x + 1" in d and "pass" not in d]  # messages stay
 

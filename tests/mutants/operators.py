@@ -5,7 +5,6 @@ cosmic-ray also turns `a + b` into `a << b` and the like. Any test kills those, 
 
 from __future__ import annotations
 
-import parso
 from cosmic_ray.operators import operator, provider
 from parso.python import tree
 
@@ -37,7 +36,8 @@ class RemoveCall(_Own):
 
     def mutate(self, node, index):
         del index
-        return _replaced(node, "pass")
+        node.children[0] = _passing(node.children[0])
+        return node
 
 
 class RemoveRaise(_Own):
@@ -49,7 +49,7 @@ class RemoveRaise(_Own):
 
     def mutate(self, node, index):
         del index
-        return tree.Name(_prefix(node) + "pass", node.start_pos)
+        return _passing(node)
 
 
 class DropKeyword(_Own):
@@ -79,7 +79,7 @@ class SwapMinMax(_Own):
 
     def mutate(self, node, index):
         del index
-        return tree.Name(node.prefix + _SWAPPED[node.value], node.start_pos)
+        return tree.Name(_SWAPPED[node.value], node.start_pos, node.prefix)
 
 
 def _is_call(node) -> bool:
@@ -95,13 +95,9 @@ def _is_argument_name(node) -> bool:
     return node.parent is not None and node.parent.type in ("param", "argument") and node.parent.children[0] is node
 
 
-def _prefix(node) -> str:
-    return node.get_first_leaf().prefix
-
-
-def _replaced(statement, code: str):
-    """The statement, with its indentation and end of line, made `code`."""
-    return parso.parse(f"{_prefix(statement)}{code}\n").children[0]
+def _passing(statement):
+    """`pass` in the place of a statement."""
+    return tree.Name("pass", statement.start_pos, statement.get_first_leaf().prefix)
 
 
 def chosen() -> dict[str, operator.Operator]:
