@@ -66,16 +66,18 @@ def plan(per_module: int, seed: int, by_tool: bool = True) -> list[Mutant]:
 
 
 def _try_all(folder: pathlib.Path, pending: list[Mutant], found: results.Results) -> None:
-    times: dict[tuple[str, ...], float] = {}
+    named = {test for mutant in pending if mutant.kind == mutation.BY_HAND for test in mutant.tests}
+    usual = _Usual(folder, tuple(sorted(named)))
     for number, mutant in enumerate(pending, 1):
-        if mutant.tests not in times:
-            times[mutant.tests] = _time_without_mistake(folder, mutant)
-        timeout = 3.0 * times[mutant.tests] + 30.0
+        seconds = usual.seconds(mutant)
+        if seconds is None:
+            continue  # nothing can be said about it; the page says that it was not run
         stop = mutant.kind == mutation.BY_TOOL
-        outcome = sandbox.run(folder, mutant.file, mutant.text, mutant.tests, timeout, stop)
+        outcome = sandbox.run(folder, mutant.file, mutant.text, mutant.tests, 3.0 * seconds + 30.0, stop)
         verdict = outcome.how if stop else _verdict_by_hand(mutant, outcome)
         verdict = results.SURVIVED if verdict == sandbox.PASSED else verdict
-        found.note(folder, mutant, verdict, list(outcome.failed) if verdict in results.KILLED else [], outcome.seconds)
+        killed_by = list(outcome.failed) if verdict in results.KILLED else []
+        found.note(folder, mutant, verdict, killed_by, outcome.seconds)
         print(f"{number}/{len(pending)} {verdict:9} {outcome.seconds:5.1f} s  {mutant.identifier}", flush=True)
 
 
@@ -91,12 +93,27 @@ def _verdict_by_hand(mutant: Mutant, outcome: sandbox.Outcome) -> str:
     return sandbox.ASSERTION
 
 
-def _time_without_mistake(folder: pathlib.Path, mutant: Mutant) -> float:
-    """How long the tests take on the library as it is, where they must pass."""
-    outcome = sandbox.run(folder, mutant.file, mutation.source(mutant.file), mutant.tests, _SLOWEST)
-    if outcome.how != sandbox.PASSED:
-        raise SystemExit(f"The tests of {mutant.file} do not pass without a mistake:\n{outcome.output}")
-    return outcome.seconds
+class _Usual:
+    """How long tests take on the library as it is, where they must pass.
+
+    The tests that the written mistakes name are run all at once, the others selection by selection.
+    """
+
+    def __init__(self, folder: pathlib.Path, named: tuple[str, ...]):
+        self._folder, self._named = folder, named
+        self._seconds: dict[tuple[str, ...], float | None] = {}
+
+    def seconds(self, mutant: Mutant) -> float | None:
+        """None where the tests do not even pass without a mistake."""
+        tests = self._named if mutant.kind == mutation.BY_HAND else mutant.tests
+        if tests not in self._seconds:
+            text = mutation.source(mutant.file)
+            outcome = sandbox.run(self._folder, mutant.file, text, tests, _SLOWEST, stop=False)
+            self._seconds[tests] = outcome.seconds if outcome.how == sandbox.PASSED else None
+            print(f"Without a mistake: {outcome.how}, {outcome.ran} tests, {outcome.seconds:.0f} s.", flush=True)
+            if outcome.how != sandbox.PASSED:
+                print(f"{outcome.failed}\n{outcome.output}", flush=True)
+        return self._seconds[tests]
 
 
 def _is_killed(found: results.Results, mutant: Mutant) -> bool:

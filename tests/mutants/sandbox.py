@@ -133,7 +133,7 @@ def _child(folder: pathlib.Path, tests: Sequence[str], stop: bool, report: pathl
         "no:xdist",
         "-p",
         "no:warnings",
-        "--durations=0",
+        "--durations-min=1e6",
         "--no-header",
         "--tb=line",
     ]
