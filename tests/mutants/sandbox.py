@@ -125,18 +125,7 @@ def _child(folder: pathlib.Path, tests: Sequence[str], stop: bool, report: pathl
     import pytest
 
     recorder = _Recorder()
-    options = [
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "-p",
-        "no:warnings",
-        "--durations-min=1e6",
-        "--no-header",
-        "--tb=line",
-    ]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", "--tb=line", "--durations-min=1e6"]
     code = pytest.main([*options, *(["-x"] if stop else []), *tests], plugins=[recorder])
     how = next(iter(recorder.failed.values()), PASSED)
     if code not in (0, 1) or recorder.ran == 0:
