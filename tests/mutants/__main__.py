@@ -34,7 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
             _try_all(folder, pending, found)
     if options.by_hand:
         return 0 if all(_is_killed(found, mutant) for mutant in chosen) else 1
-    found.forget({mutant.identifier for mutant in planned})
+    if not options.only:
+        found.forget({mutant.identifier for mutant in planned})
     met = page.write(planned, found, options.per_module)
     print(f"{page.PATH}: the goal is {'met' if met else 'NOT met, or not all were tried'}.")
     return 0 if met else 1
