@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import pathlib
+import signal
 import sys
 
 from tests.mutants import mistakes, mutation, page, results, sandbox
@@ -29,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     pending = [mutant for mutant in chosen if options.afresh or found.known(mutant) is None]
     print(f"{len(pending)} of {len(chosen)} mutants to try.", flush=True)
     if pending:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the copy and the tests go too
         sandbox.warm_up()
         with sandbox.copied() as folder:
             _try_all(folder, pending, found)

@@ -85,20 +85,25 @@ def _forked(folder: pathlib.Path, tests: Sequence[str], timeout: float, stop: bo
     start = time.monotonic()
     child = os.fork()
     if child == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
             _child(folder, tests, stop, report, log)
         except BaseException:  # the parent's code must not go on in a child
             traceback.print_exc()
         finally:
             os._exit(0)
-    timed_out = not _wait(child, start + timeout)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)  # it, and what its tests may have left running
-    if timed_out:
-        os.waitpid(child, 0)
+    done = False
+    try:
+        done = _wait(child, start + timeout)
+    finally:
+        if not done:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # what its tests may have left running
     seconds = time.monotonic() - start
     output = log.read_text(errors="replace")[-3000:] if log.exists() else ""
-    if timed_out:
+    if not done:
         return Outcome(TIMEOUT, {}, 0, seconds, output)
     if not report.exists():
         return Outcome(ERROR, {}, 0, seconds, output)  # the interpreter itself died
