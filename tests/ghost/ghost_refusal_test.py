@@ -376,7 +376,21 @@ def test_rows_that_are_not_the_examples_are_refused_before_the_run(rng):
 
     case = Case(lambda x: matmul_loss(mean_row(x @ w)), [w], tf.TensorSpec([6, F]), rng)
     case.ghost(rng.normal(size=[6, F]).astype(np.float32), np.ones(1, np.float32))
-    assert "6 rows for 1 microbatches" in case.plan.unrecognised[0]
+    assert "6 rows for 1 microbatches" in case.plan.unrecognised.get(0, "")
+
+
+def test_a_product_that_adds_rows_in_front_of_the_examples_is_refused(rng):
+    """Three copies of the batch, one after the other: no chunk of the rows belongs to one example."""
+    w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
+
+    @tf.custom_gradient
+    def first_rows(y):
+        factors = tf.reshape([1.0, 2.0, 3.0], [3, 1, 1])
+        return tf.identity(y[:N]), lambda dy: tf.reshape(tf.expand_dims(dy, 0) * factors, [-1, F])
+
+    case = Case(lambda x: matmul_loss(first_rows(x @ w)), [w], tf.TensorSpec([None, F]), rng)
+    case.ghost.get_concrete_function()
+    assert "in front of the examples" in case.plan.unrecognised.get(0, "")
 
 
 def test_microbatches_that_do_not_divide_the_batch_fail_in_the_run(rng):
