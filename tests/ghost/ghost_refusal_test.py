@@ -379,6 +379,20 @@ def test_rows_that_are_not_the_examples_are_refused_before_the_run(rng):
     assert "6 rows for 1 microbatches" in case.plan.unrecognised.get(0, "")
 
 
+@pytest.mark.parametrize("num_microbatches", [None, 2])
+def test_gradients_joined_along_the_examples_are_refused(num_microbatches, rng):
+    """Pairs (row k, row n + k) in one batch of 2 n rows: the two halves' gradients come one after the other."""
+    w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
+
+    def loss(x):
+        left, right = tf.split(x @ w, 2)
+        return matmul_loss(left - right)
+
+    case = Case(loss, [w], tf.TensorSpec([None, F]), rng, num_microbatches=num_microbatches)
+    case.ghost.get_concrete_function()
+    assert "joins gradients along" in case.plan.unrecognised.get(0, "")
+
+
 def test_a_product_that_adds_rows_in_front_of_the_examples_is_refused(rng):
     """Three copies of the batch, one after the other: no chunk of the rows belongs to one example."""
     w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")

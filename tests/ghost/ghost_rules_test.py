@@ -22,6 +22,7 @@ def variable(rng, *shape):
 FORMS = {  # y from x and a kernel w, with their shapes
     "transposed kernel": (lambda x, w: tf.matmul(x, w, transpose_b=True), [5], [3, 5]),
     "kernel transposed by an op": (lambda x, w: x @ tf.transpose(w), [5], [3, 5]),
+    "negated kernel": (lambda x, w: x @ -w, [5], [5, 3]),
     "features first": (lambda x, w: tf.matmul(tf.transpose(x), w, transpose_a=True), [5], [5, 3]),
     "batched product": (lambda x, w: x @ w, [4, 5], [5, 3]),
     "tensordot": (lambda x, w: tf.tensordot(x, w, [[1, 2], [0, 1]]), [4, 5], [4, 5, 3]),
