@@ -132,7 +132,7 @@ MISTAKES = (
         ("tests/pca_test.py::test_noise_is_symmetric_and_of_the_stated_size",),
     ),
     Mutation(
-        "the PCA's noise on the diagonal is doubled up and elsewhere missing",
+        "the PCA's noise is on the diagonal alone",
         "pca.py",
         "return upper + np.triu(upper, 1).T",
         "return np.diag(np.diag(upper))",

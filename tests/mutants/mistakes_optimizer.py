@@ -88,8 +88,8 @@ MISTAKES = (
     Mutation(
         "replicas are averaged",
         "replicas.py",
-        "tf.distribute.ReduceOp.SUM",
-        "tf.distribute.ReduceOp.MEAN",
+        "tf.distribute.ReduceOp.SUM, list(tensors))",
+        "tf.distribute.ReduceOp.SUM, [tensor / count() for tensor in tensors])",
         ("tests/distribution_mirrored_test.py::test_weights_and_state_are_those_of_one_device",),
     ),
     Mutation(
