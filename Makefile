@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed-from-lock
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help demo regression reproduce bench test slow-test lint format lock clean
+.PHONY: help demo regression reproduce bench test slow-test mutants lint format lock clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,9 @@ slow-test: $(STAMP)  ## Run the long tests, with Chromium for TensorBoard's page
 	@command -v chromium >/dev/null || (apt-get -qq update && apt-get -qq -y install chromium >/dev/null) \
 	    || echo "Chromium is not installed and could not be; the browser test will be skipped."
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+mutants: $(STAMP)  ## Break the library on purpose and write docs/mutants.md, hours; stops and goes on as you like.
+	$(BIN)/python -m tests.mutants $(MUTANTS_ARGS)
 
 lint: $(STAMP)  ## Check style, types and BUILD files.
 	$(BIN)/ruff check .

@@ -127,6 +127,22 @@ def test_one_step_by_hand():
     np.testing.assert_allclose(state.mean[0], [0.01 * root5, 0.0], atol=1e-6)
 
 
+@pytest.mark.parametrize("cls", [core.AdaClip, core.Whitening])
+@pytest.mark.parametrize("clamp", ["before_average", "after_average"])
+def test_the_variance_stays_between_floor_and_ceiling(clamp, cls):
+    """B = 1, z = 0, m = 0: B r = g~^2 = (100, 0, 4), and s^2 = 4 before. [h1, h2] = [3.8, 4.3].
+
+    Before the average: v = (4.3, 3.8, 4), s^2 = 0.9 * 4 + 0.1 v = (4.03, 3.98, 4). After it: the average is
+    (13.6, 3.6, 4), clamped to (4.3, 3.8, 4).
+    """
+    choice = cls(core.MomentEstimator(h1=3.8, h2=4.3, initial_std=2.0, clamp=clamp))
+    state = choice.initial_state(specs_of([(3,)]))
+    transform = choice.transform(state, specs_of([(3,)]))
+    after = choice.next_state(state, transform, [tf.constant([10.0, 0.0, 2.0])], 0.0, 1.0)
+    expected = {"before_average": [4.03, 3.98, 4.0], "after_average": [4.3, 3.8, 4.0]}[clamp]
+    np.testing.assert_allclose(after.variance[0], expected, rtol=1e-6)
+
+
 # ---------------------------------------------------------------------------------------------------
 # Theorem 1.
 
@@ -505,6 +521,17 @@ def test_published_metrics_by_hand():
     assert {name: pytest.approx(float(value), rel=1e-5) for name, value in metrics.items()} == expected
 
 
+def test_published_metrics_are_over_all_variables():
+    """s = (1, 1 | 4): mean 2, least 1, most 4; m = (0, 2 | 1) has norm sqrt 5."""
+    state = core.Moments(
+        [tf.constant([0.0, 2.0]), tf.constant([[1.0]])], [tf.constant([1.0, 1.0]), tf.constant([[16.0]])]
+    )
+    specs = specs_of([(2,), (1, 1)])
+    metrics = core.published_metrics(state, core.AdaClip().transform(state, specs), specs, 1.0, 1.0)
+    expected = {"std_mean": 2.0, "std_min": 1.0, "std_max": 4.0, "mean_norm": math.sqrt(5.0)}
+    assert {name: pytest.approx(float(metrics[name]), rel=1e-5) for name in expected} == expected
+
+
 def test_published_metrics_of_a_fixed_clip_count_every_coordinate():
     specs = specs_of(SHAPES)
     metrics = core.published_metrics((), core.FixedClip(2.0).transform((), specs), specs, 1.0, 4.0)
@@ -526,15 +553,27 @@ def test_published_metrics_of_a_fixed_clip_count_every_coordinate():
         (lambda: core.MomentEstimator(h1=1e-30, h2=1e-20), "initial_std"),
         (lambda: core.MomentEstimator(initial_std=0.0), "initial_std"),
         (lambda: core.MomentEstimator(initial_std=1e-30), "initial_std"),
+        (lambda: core.MomentEstimator(initial_std=-0.1), "initial_std"),
+        (lambda: core.MomentEstimator(initial_std=1.0, h2=math.inf), "h2"),
+        (lambda: core.MomentEstimator(initial_std=1.0, h1=1e-40), "h1"),
         (lambda: core.MomentEstimator(variance_scaling="per_batch"), "variance_scaling"),
         (lambda: core.MomentEstimator(clamp="never"), "clamp"),
         (lambda: core.AdaClip(gamma=0.0), "gamma"),
+        (lambda: core.AdaClip(gamma=1e-25), "gamma"),  # a variance of 1e-3 / gamma, in 1e10 dimensions
+        (lambda: core.AdaClip(gamma=1e25), "gamma"),
         (lambda: core.Whitening(gamma=math.nan), "gamma"),
     ],
 )
 def test_bad_arguments_are_named(make, named):
     with pytest.raises(ValueError, match=f"`{named}"):
         make()
+
+
+@pytest.mark.parametrize("choice", [core.FixedClip(1.0), core.AdaClip(), core.Whitening(), core.MomentEstimator()])
+def test_a_choice_cannot_be_changed_after_it_was_checked(choice):
+    for field in dataclasses.fields(choice):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(choice, field.name, -1.0)
 
 
 def test_the_default_initial_state_is_the_papers():

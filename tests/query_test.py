@@ -395,6 +395,14 @@ def test_records_of_another_structure_or_shape_are_refused():
         dp_query.initial_sample_state([tf.zeros([3])])
 
 
+def test_the_state_of_another_query_is_refused():
+    """A state of one number would broadcast to any shape, and be wrong without a word."""
+    state = make(tf.TensorSpec([]), 1.0).initial_global_state()
+    dp_query = make(tf.TensorSpec([3]), 1.0)
+    with pytest.raises(ValueError, match="another query"):
+        dp_query.get_noised_result(dp_query.initial_sample_state(), state)
+
+
 def test_variables_can_stand_for_specs():
     variables = [tf.Variable(tf.zeros([2, 2])), tf.Variable(0.0)]
     result, _ = test_utils.run_query(make(variables, initial_std=10.0), [[np.eye(2, dtype=np.float32), 1.0]])

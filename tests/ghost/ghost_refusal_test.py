@@ -112,6 +112,48 @@ def shifted_gradient(x, w, v):
     return matmul_loss(shift(x @ w) @ v)
 
 
+def squared_gradient(x, w, v):
+    @tf.custom_gradient
+    def square(y):
+        return tf.identity(y), lambda dy: dy * dy
+
+    return matmul_loss(square(x @ w) @ v)
+
+
+def normalised_gradient(x, w, v):
+    @tf.custom_gradient
+    def normalise(y):
+        return tf.identity(y), lambda dy: dy / (1.0 + tf.abs(dy))
+
+    return matmul_loss(normalise(x @ w) @ v)
+
+
+def selected_gradient(select, then_first):
+    """A gradient that is dy in some places and 0.5 in the others."""
+
+    def loss(x, w, v):
+        @tf.custom_gradient
+        def chosen(y):
+            def gradient(dy):
+                mask, half = tf.cast(x > 0.0, tf.bool), tf.fill(tf.shape(dy), 0.5)
+                return select(mask, dy, half) if then_first else select(mask, half, dy)
+
+            return tf.identity(y), gradient
+
+        return matmul_loss(chosen(x @ w) @ v)
+
+    loss.__name__ = f"{select.__name__}_{'then' if then_first else 'else'}"
+    return loss
+
+
+def old_select(mask, yes, no):
+    return tf.raw_ops.Select(condition=mask, x=yes, y=no)
+
+
+def new_select(mask, yes, no):
+    return tf.where(mask, yes, no)
+
+
 def crossing_gradient(x, w, v):
     @tf.custom_gradient
     def cross(y):
@@ -145,7 +187,8 @@ ROWS_MOVE = [permuted, reversed_batch, rolled, strided_reversed, transposed_batc
 ROWS_MOVE += [cumulative, crossing_gradient, outer_broadcast, batch_as_features, einsum_over_the_batch]
 SEVERAL_USES = [tied, called_twice, regularised, weight_norm]
 CONTROL_FLOW = [conditional, loop, function_call]
-NOT_LINEAR = [clipped_gradient, shifted_gradient]
+NOT_LINEAR = [clipped_gradient, shifted_gradient, squared_gradient, normalised_gradient]
+NOT_LINEAR += [selected_gradient(select, first) for select in (old_select, new_select) for first in (True, False)]
 
 
 def case_of(loss, rng):
@@ -241,6 +284,127 @@ def test_rows_that_only_the_run_can_count_are_checked_in_the_run(rng):
     compiled = tf.function(case._ghost, signature, autograph=False, jit_compile=True)
     full, plain, _ = compiled(rng.normal(size=[N, F]).astype(np.float32), np.ones(N, np.float32))[0]
     assert np.all(np.isnan(full.value)) and np.all(np.isnan(plain.value))
+
+
+@pytest.mark.parametrize("select", [old_select, new_select], ids=lambda select: select.__name__)
+def test_a_selection_between_the_gradient_and_zero_is_followed(select, rng):
+    """Negative control of `selected_gradient`: it is the 0.5 that is refused, not the selection."""
+
+    def loss(x, w, v):
+        @tf.custom_gradient
+        def masked(y):
+            return tf.identity(y), lambda dy: select(x > 0.0, dy, tf.zeros_like(dy))
+
+        return matmul_loss(masked(x @ w) @ v)
+
+    case_of(loss, rng).check(rng.normal(size=[N, F]).astype(np.float32))
+
+
+def padded(y, kept):
+    """Its gradient is a slice: fewer rows than the loss has."""
+    return tf.pad(y, tf.stack([[kept, 0], [0, 0]]))
+
+
+def sliced(y, kept):
+    """Its gradient is a pad: more rows than the loss has."""
+
+    @tf.custom_gradient
+    def last_rows(y):
+        return tf.identity(y[kept:]), lambda dy: tf.pad(dy, tf.stack([[kept, 0], [0, 0]]))
+
+    return last_rows(y)
+
+
+def halved(y, kept):
+    """Its gradient repeats every row's gradient, rows and all."""
+
+    @tf.custom_gradient
+    def first_rows(y):
+        return tf.identity(y[: tf.shape(y)[0] // kept]), lambda dy: tf.tile(dy, tf.stack([kept, 1]))
+
+    return first_rows(y)
+
+
+@pytest.mark.parametrize("change", [padded, sliced, halved], ids=lambda change: change.__name__)
+def test_a_change_of_the_number_of_rows_is_seen_in_the_run(change, rng):
+    """A pad, slice or tile of the batch, by an amount that only the run knows.
+
+    The rows still split evenly into two microbatches, 2, 3 or 4 each, but are not the loss's rows any more: norms and
+    sums would come out, of the wrong examples. Microbatches of unknown size are the hard case, since no other
+    check counts the rows then.
+    """
+    w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
+    size = {"padded": 2, "sliced": 6, "halved": 8}[change.__name__]  # rows of x; the loss has 4
+
+    def loss(x):
+        kept = tf.reduce_sum(tf.ones_like(x[:2, 0], tf.int32))  # 2, which the graph does not tell
+        return matmul_loss(change(x @ w, kept))
+
+    case = Case(loss, [w], tf.TensorSpec([None, F]), rng, num_microbatches=2)
+    x, weights = rng.normal(size=[size, F]).astype(np.float32), np.ones(2, np.float32)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="changes along the axis"):
+        case.ghost(x, weights)
+    # XLA has no assertions, and needs to know the amounts.
+    case.loss = lambda x: matmul_loss(change(x @ w, 2))
+    signature = [case.spec, tf.TensorSpec([None])]
+    full, plain, _ = tf.function(case._ghost, signature, autograph=False, jit_compile=True)(x, weights)[0]
+    assert np.all(np.isnan(full.value)) and np.all(np.isnan(plain.value))
+
+
+@pytest.mark.parametrize("keep", [1, 0])
+def test_a_pad_that_leaves_the_rows_alone_is_exact(keep, rng):
+    """Negative control: the same ops, by amounts that only the run knows, along the other axis or by nothing."""
+    w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
+
+    def loss(x):
+        kept = tf.reduce_sum(tf.ones_like(x[:1, 0], tf.int32)) - 1  # 0
+        wide = tf.pad(x @ w, tf.stack([[kept, 0], [1, 1]]))
+        return matmul_loss(tf.slice(wide, tf.stack([kept, keep]), [-1, F]))
+
+    case = Case(loss, [w], tf.TensorSpec([None, F]), rng)
+    case.check(rng.normal(size=[N, F]).astype(np.float32))
+    assert 0 in case.plan.recognised
+
+
+def test_rows_that_are_not_the_examples_are_refused_before_the_run(rng):
+    """One loss from six rows: with static shapes this is known before anything runs."""
+    w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
+
+    @tf.custom_gradient
+    def mean_row(y):
+        return tf.reduce_mean(y, axis=0, keepdims=True), lambda dy: tf.broadcast_to(dy / 6.0, [6, F])
+
+    case = Case(lambda x: matmul_loss(mean_row(x @ w)), [w], tf.TensorSpec([6, F]), rng)
+    case.ghost(rng.normal(size=[6, F]).astype(np.float32), np.ones(1, np.float32))
+    assert "6 rows for 1 microbatches" in case.plan.unrecognised.get(0, "")
+
+
+@pytest.mark.parametrize("num_microbatches", [None, 2])
+def test_gradients_joined_along_the_examples_are_refused(num_microbatches, rng):
+    """Pairs (row k, row n + k) in one batch of 2 n rows: the two halves' gradients come one after the other."""
+    w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
+
+    def loss(x):
+        left, right = tf.split(x @ w, 2)
+        return matmul_loss(left - right)
+
+    case = Case(loss, [w], tf.TensorSpec([None, F]), rng, num_microbatches=num_microbatches)
+    case.ghost.get_concrete_function()
+    assert "joins gradients along" in case.plan.unrecognised.get(0, "")
+
+
+def test_a_product_that_adds_rows_in_front_of_the_examples_is_refused(rng):
+    """Three copies of the batch, one after the other: no chunk of the rows belongs to one example."""
+    w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
+
+    @tf.custom_gradient
+    def first_rows(y):
+        factors = tf.reshape([1.0, 2.0, 3.0], [3, 1, 1])
+        return tf.identity(y[:N]), lambda dy: tf.reshape(tf.expand_dims(dy, 0) * factors, [-1, F])
+
+    case = Case(lambda x: matmul_loss(first_rows(x @ w)), [w], tf.TensorSpec([None, F]), rng)
+    case.ghost.get_concrete_function()
+    assert "in front of the examples" in case.plan.unrecognised.get(0, "")
 
 
 def test_microbatches_that_do_not_divide_the_batch_fail_in_the_run(rng):

@@ -22,6 +22,7 @@ def variable(rng, *shape):
 FORMS = {  # y from x and a kernel w, with their shapes
     "transposed kernel": (lambda x, w: tf.matmul(x, w, transpose_b=True), [5], [3, 5]),
     "kernel transposed by an op": (lambda x, w: x @ tf.transpose(w), [5], [3, 5]),
+    "negated kernel": (lambda x, w: x @ -w, [5], [5, 3]),
     "features first": (lambda x, w: tf.matmul(tf.transpose(x), w, transpose_a=True), [5], [5, 3]),
     "batched product": (lambda x, w: x @ w, [4, 5], [5, 3]),
     "tensordot": (lambda x, w: tf.tensordot(x, w, [[1, 2], [0, 1]]), [4, 5], [4, 5, 3]),
@@ -175,6 +176,28 @@ def test_rows_looked_up_twice_are_added_before_they_are_squared(rng):
     one.check(np.array([3, 3, 0], np.int32))
 
 
+def test_rows_looked_up_twice_are_added_before_they_are_squared_under_xla(rng):
+    """XLA takes another way there than the one above, since it cannot count distinct rows."""
+    table = variable(rng, 6, 3)
+    case = Case(lambda x: squared_error(tf.gather(table, x)), [table], tf.TensorSpec([None, 4], tf.int32), rng)
+    x = np.array([[0, 0, 0, 0], [1, 2, 1, 2], [5, 4, 3, 2], [5, 5, 0, 5]], np.int32)
+    weights = np.array([1.0, 0.5, 0.25, 0.125], np.float32)
+    signature = [case.spec, tf.TensorSpec([None])]
+    compiled = tf.function(case._ghost, signature, autograph=False, jit_compile=True)
+    (records,) = case.alone(x)
+    full, plain, total = compiled(x, weights)[0]
+    check_norms(full, records, case.centers[0], case.scales[0], "xla")
+    check_norms(plain, records, 0.0, 0.5, "xla")
+    np.testing.assert_allclose(total, np.tensordot(weights, records, 1), rtol=1e-4, atol=1e-6)
+    # Negative control: squared one by one, the first example's norm would be half of what it is.
+    own = np.square(records[0]).sum()
+    with tf.GradientTape() as tape:
+        rows = tf.gather(table, x[:1])
+        tape.watch(rows)
+        loss = squared_error(rows)
+    assert np.square(tape.gradient(loss, rows)).sum() < 0.7 * own
+
+
 def test_tables_looked_up_twice_are_unrecognised(rng):
     table = variable(rng, 6, 3)
     case = Case(
@@ -225,6 +248,29 @@ def test_gram_form_and_formed_gradients_agree(rng):
     check_norms(term.squared_norms(tf.constant(0.3), tf.constant(0.7)), g, 0.3, 0.7, "gram")
     full = tf.constant(np.full([40, 30], 0.7, np.float32))
     check_norms(term.squared_norms(tf.constant(0.3), full), g, 0.3, 0.7, "formed")
+
+
+def test_cancellation_in_the_gram_form_is_covered_by_the_magnitude(rng):
+    """g_k close to a in every coordinate, from rows that cancel one another: the sum of products loses digits twice."""
+    n, length, inner, outer = 40, 4, 30, 20
+    parts = rng.normal(size=[n, length, 1]).astype(np.float32) * 100.0
+    parts[:, -1] = 1.0 - parts[:, :-1].sum(axis=1)  # they add up to about 1
+    x = (parts * np.ones([1, 1, inner])).astype(np.float32)
+    x += 1e-5 * normal(rng, n, length, inner)
+    dy = np.ones([n, length, outer], np.float32)
+    g = np.einsum("nti,ntj->nij", x.astype(np.float64), dy.astype(np.float64))
+    arrays = [tf.constant(x), tf.constant(dy)]
+    term = ghost.products.SumOfOuterProducts(
+        tf.constant(n), arrays, lambda a: (a[0], a[1]), (inner, outer), length, None
+    )
+    assert term._gram_is_cheaper()
+    norms = term.squared_norms(tf.constant(1.0), tf.constant(1e-3))
+    expected = np.square((g - 1.0) / 1e-3).sum(axis=(1, 2))
+    value, magnitude = (part.numpy().astype(np.float64) for part in norms)
+    assert np.any(value < 0.5 * expected)  # the value by itself falls short
+    assert np.all(value + 2e-6 * magnitude >= expected)
+    absolute = np.abs(np.einsum("nti,nsi->nts", x, x) * np.einsum("ntj,nsj->nts", dy, dy)).sum(axis=(1, 2))
+    assert np.all(magnitude >= absolute * 1e6 * (1 - 1e-5))
 
 
 def test_handles_take_vectors_that_broadcast(rng):

@@ -103,4 +103,6 @@ def check_norms(norms, records, center, scale, name, rtol=1e-4):
     assert value.shape == magnitude.shape == (len(records),), name
     np.testing.assert_allclose(value, squares, rtol=rtol, atol=1e-6 * magnitude.max(initial=0.0) + 1e-10, err_msg=name)
     assert np.all(magnitude >= value * (1 - 1e-6)), name
-    assert np.all(value + 1e-5 * magnitude + 1e-10 >= squares), name
+    # The reference's own gradients are rounded, each relative to what it is a sum of: about the largest of them.
+    slack = 1e-6 * squares.max(initial=0.0) + 1e-10
+    assert np.all(value + 1e-5 * magnitude + slack >= squares), name

@@ -1,0 +1,128 @@
+"""Tries every mutant and writes docs/mutants.md: see there.
+
+python -m tests.mutants                             # all of them (also: make mutants), hours; goes on after a stop
+python -m tests.mutants --only core.py ghost/terms.py --per-module 40
+python -m tests.mutants --list
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import signal
+import sys
+
+from tests.mutants import mistakes, mutation, page, results, sandbox
+from tests.mutants.modules import MODULES
+from tests.mutants.mutation import Mutant
+
+_SLOWEST = 900.0  # seconds that no selection of tests may take
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parsed(arguments)
+    planned = plan(options.per_module, options.seed, by_tool=not options.by_hand)
+    chosen = [mutant for mutant in planned if not options.only or mutant.file in options.only]
+    if options.list:
+        print("\n".join(f"{mutant.identifier}\n    {mutant.change}" for mutant in chosen))
+        return 0
+    found = results.Results(options.results)
+    pending = [mutant for mutant in chosen if options.afresh or found.known(mutant) is None]
+    print(f"{len(pending)} of {len(chosen)} mutants to try.", flush=True)
+    if pending:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the copy and the tests go too
+        sandbox.warm_up()
+        with sandbox.copied() as folder:
+            _try_all(folder, pending, found)
+    if options.by_hand:
+        return 0 if all(_is_killed(found, mutant) for mutant in chosen) else 1
+    if not options.only:
+        found.forget({mutant.identifier for mutant in planned})
+    met = page.write(planned, found, options.per_module)
+    print(f"{page.PATH}: the goal is {'met' if met else 'NOT met, or not all were tried'}.")
+    return 0 if met else 1
+
+
+def _parsed(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", metavar="MODULE", choices=sorted(MODULES), help="such as ghost/terms.py")
+    parser.add_argument("--per-module", type=int, default=25, help="how many mutants by tool each module gets")
+    parser.add_argument("--seed", type=int, default=14, help="draws other places")
+    parser.add_argument("--by-hand", action="store_true", help="the written mistakes alone, and no page")
+    parser.add_argument("--results", type=pathlib.Path, default=results.PATH)
+    parser.add_argument("--afresh", action="store_true", help="try again what is known")
+    parser.add_argument("--list", action="store_true", help="say what would be tried, and stop")
+    return parser.parse_args(arguments)
+
+
+def plan(per_module: int, seed: int, by_tool: bool = True) -> list[Mutant]:
+    """Every mutant, in the order of the table of modules."""
+    written = [mutation.as_mutant(mistake) for mistake in mistakes.MISTAKES]
+    planned: list[Mutant] = []
+    for file, tests in MODULES.items():
+        planned += [mutant for mutant in written if mutant.file == file]
+        if by_tool:
+            from tests.mutants import automatic  # needs cosmic-ray
+
+            planned += automatic.mutants(file, tests, per_module, seed)
+    return planned
+
+
+def _try_all(folder: pathlib.Path, pending: list[Mutant], found: results.Results) -> None:
+    named = {test for mutant in pending if mutant.kind == mutation.BY_HAND for test in mutant.tests}
+    usual = _Usual(folder, tuple(sorted(named)))
+    for number, mutant in enumerate(pending, 1):
+        seconds = usual.seconds(mutant)
+        if seconds is None:
+            continue  # nothing can be said about it; the page says that it was not run
+        stop = mutant.kind == mutation.BY_TOOL
+        outcome = sandbox.run(folder, mutant.file, mutant.text, mutant.tests, 3.0 * seconds + 30.0, stop)
+        verdict = outcome.how if stop else _verdict_by_hand(mutant, outcome)
+        verdict = results.SURVIVED if verdict == sandbox.PASSED else verdict
+        killed_by = list(outcome.failed) if verdict in results.KILLED else []
+        found.note(folder, mutant, verdict, killed_by, outcome.seconds)
+        print(f"{number}/{len(pending)} {verdict:9} {outcome.seconds:5.1f} s  {mutant.identifier}", flush=True)
+
+
+def _verdict_by_hand(mutant: Mutant, outcome: sandbox.Outcome) -> str:
+    """ASSERTION if every test that is named failed by what it asserts."""
+    if outcome.how == sandbox.TIMEOUT:
+        return sandbox.BROKEN  # a mistake that hangs is not the one that was meant
+    for test in mutant.tests:
+        hows = [how for name, how in outcome.failed.items() if name == test or name.startswith(f"{test}[")]
+        if sandbox.ASSERTION not in hows:
+            print(f"  {test} did not notice: {outcome.output[-600:]}")
+            return sandbox.BROKEN if hows or outcome.how == sandbox.BROKEN else results.SURVIVED
+    return sandbox.ASSERTION
+
+
+class _Usual:
+    """How long tests take on the library as it is, where they must pass.
+
+    The tests that the written mistakes name are run all at once, the others selection by selection.
+    """
+
+    def __init__(self, folder: pathlib.Path, named: tuple[str, ...]):
+        self._folder, self._named = folder, named
+        self._seconds: dict[tuple[str, ...], float | None] = {}
+
+    def seconds(self, mutant: Mutant) -> float | None:
+        """None where the tests do not even pass without a mistake."""
+        tests = self._named if mutant.kind == mutation.BY_HAND else mutant.tests
+        if tests not in self._seconds:
+            text = mutation.source(mutant.file)
+            outcome = sandbox.run(self._folder, mutant.file, text, tests, _SLOWEST, stop=False)
+            self._seconds[tests] = outcome.seconds if outcome.how == sandbox.PASSED else None
+            print(f"Without a mistake: {outcome.how}, {outcome.ran} tests, {outcome.seconds:.0f} s.", flush=True)
+            if outcome.how != sandbox.PASSED:
+                print(f"{outcome.failed}\n{outcome.output}", flush=True)
+        return self._seconds[tests]
+
+
+def _is_killed(found: results.Results, mutant: Mutant) -> bool:
+    entry = found.known(mutant)
+    return entry is not None and entry["outcome"] in results.KILLED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

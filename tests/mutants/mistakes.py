@@ -1,0 +1,20 @@
+"""All mistakes that were written down, from the files by subject."""
+
+from __future__ import annotations
+
+from tests.mutants import (
+    mistakes_accounting,
+    mistakes_core,
+    mistakes_ghost,
+    mistakes_gradients,
+    mistakes_optimizer,
+)
+from tests.mutants.mutation import Mutation
+
+MISTAKES: tuple[Mutation, ...] = (
+    *mistakes_core.MISTAKES,
+    *mistakes_ghost.MISTAKES,
+    *mistakes_gradients.MISTAKES,
+    *mistakes_optimizer.MISTAKES,
+    *mistakes_accounting.MISTAKES,
+)

@@ -1,0 +1,159 @@
+"""Mistakes in the core and in the noise."""
+
+from __future__ import annotations
+
+from tests.mutants.mutation import Mutation
+
+AUDIT = "tests/audit_test.py::test_no_claim_is_refuted_and_a_bolder_claim_would_be"
+AUDIT_ADACLIP = f"{AUDIT}[adaclip ghost]"
+AUDIT_FIXED = f"{AUDIT}[fixed jacobian]"
+
+MISTAKES = (
+    Mutation(
+        "the state learns from the un-noised sum",
+        "core.py",
+        "    return published_step(choice, state, transform, noised_sum, noise_multiplier, divisor)\n",
+        "    mean, _ = published_step(choice, state, transform, noised_sum, noise_multiplier, divisor)\n"
+        "    return mean, published_step(choice, state, transform, total, noise_multiplier, divisor)[1]\n",
+        (AUDIT_ADACLIP, "tests/core_test.py::test_the_next_state_depends_on_the_noised_mean_alone"),
+    ),
+    Mutation(
+        "noise scaled by 1 / B",
+        "core.py",
+        "u + noise_multiplier * n for",
+        "u + noise_multiplier / divisor * n for",
+        (AUDIT_FIXED, "tests/optimizer_noise_test.py::test_noise_is_on_top_of_the_clipped_sum"),
+    ),
+    Mutation(
+        "one variable gets no noise",
+        "core.py",
+        "u + noise_multiplier * n for u, n in zip(total, standard_normals)]",
+        "u + noise_multiplier * (k > 0) * n for k, (u, n) in enumerate(zip(total, standard_normals))]",
+        (AUDIT_FIXED,),
+    ),
+    Mutation(
+        "no centring term in the clip, in the core",
+        "core.py",
+        "clip_weights(squared_norms(transformed))",
+        "clip_weights(squared_norms([r / b for r, b in zip(records, transform.scale)]))",
+        ("tests/core_test.py::test_every_clipped_record_has_norm_at_most_one",),
+    ),
+    Mutation(
+        "an example without a finite gradient is not dropped",
+        "core.py",
+        "tf.where(weight > 0.0, weight * record, 0.0)",
+        "weight * record",
+        ("tests/core_test.py::test_a_record_without_a_finite_norm_contributes_nothing",),
+    ),
+    Mutation(
+        "no ceiling when the average is clamped",
+        "core.py",
+        "                average = tf.clip_by_value(average, self.h1, self.h2)",
+        "                average = tf.maximum(average, self.h1)",
+        ("tests/core_test.py::test_the_variance_stays_between_floor_and_ceiling",),
+    ),
+    Mutation(
+        "no floor when the average is clamped",
+        "core.py",
+        "                average = tf.clip_by_value(average, self.h1, self.h2)",
+        "                average = tf.minimum(average, self.h2)",
+        ("tests/core_test.py::test_the_variance_stays_between_floor_and_ceiling",),
+    ),
+    Mutation(
+        "the clip is at two",
+        "core.py",
+        "tf.maximum(squared_norm, 1.0)",
+        "tf.maximum(squared_norm / 4.0, 1.0)",
+        ("tests/core_test.py::test_every_clipped_record_has_norm_at_most_one",),
+    ),
+    Mutation(
+        "the clip divides by the squared norm",
+        "core.py",
+        "tf.math.rsqrt(tf.maximum(squared_norm, 1.0))",
+        "tf.math.reciprocal(tf.maximum(squared_norm, 1.0))",
+        ("tests/core_test.py::test_clip_weights_by_hand",),
+    ),
+    Mutation(
+        "a record without a finite norm keeps its weight",
+        "core.py",
+        "return tf.where(tf.math.is_finite(squared_norm), weights, 0.0)",
+        "return weights",
+        ("tests/core_test.py::test_clip_weights_by_hand",),
+    ),
+    Mutation(
+        "the norm is that of the first variable",
+        "core.py",
+        "            for record in records\n        ]\n    )",
+        "            for record in records[:1]\n        ]\n    )",
+        ("tests/core_test.py::test_the_norm_is_global_over_all_variables",),
+    ),
+    Mutation(
+        "the known noise is not taken out of the variance",
+        "core.py",
+        "residual = (deviation - noise) * (deviation + noise)",
+        "residual = tf.square(deviation)",
+        ("tests/core_test.py::test_agrees_with_the_oracle",),
+    ),
+    Mutation(
+        "the variance is that of the batch's mean",
+        "core.py",
+        'divisor if self.variance_scaling == "per_example" else 1.0',
+        "1.0",
+        ("tests/core_test.py::test_agrees_with_the_oracle",),
+    ),
+    Mutation(
+        "the scale is not divided by gamma",
+        "core.py",
+        "tf.sqrt(s) * tf.sqrt(total / self.gamma)",
+        "tf.sqrt(s) * tf.sqrt(total)",
+        ("tests/core_test.py::test_theorem_1_no_feasible_scale_adds_less_noise",),
+    ),
+    Mutation(
+        "the published noise norm leaves out B",
+        "core.py",
+        '"noise_norm": noise_multiplier * scale_norm / tf.cast(divisor, tf.float32)',
+        '"noise_norm": noise_multiplier * scale_norm',
+        ("tests/core_test.py::test_published_metrics_by_hand",),
+    ),
+    Mutation(
+        "noise keyed by the global seed",
+        "noise.py",
+        "os.urandom(16)",
+        "np.random.bytes(16)",
+        (
+            "tests/noise_test.py::test_ordinary_seeds_do_not_reach_the_key",
+            "tests/optimizer_noise_test.py::test_global_seeds_do_not_make_the_noise_predictable",
+        ),
+    ),
+    Mutation(
+        "the same draws at every step",
+        "noise.py",
+        "self._calls.assign_add(1)",
+        "self._calls.assign(1)",
+        (
+            "tests/noise_test.py::test_fresh_draws_never_repeat_in_eager_mode_graphs_and_loops",
+            "tests/optimizer_noise_test.py::test_noise_differs_between_steps_variables_and_runs",
+        ),
+    ),
+    Mutation(
+        "all variables share a stream",
+        "noise.py",
+        "stateless_fold_in(step_key, index)",
+        "stateless_fold_in(step_key, 0)",
+        ("tests/noise_test.py::test_variables_of_one_step_do_not_share_a_stream",),
+    ),
+    Mutation(
+        "a forked process keeps its parent's key",
+        "noise.py",
+        "if self._owner == _process():",
+        "if True:",
+        ("tests/noise_test.py::test_a_function_traced_in_a_new_process_takes_a_new_key",),
+    ),
+    Mutation(
+        "a sum of several draws divided by their number",
+        "noise.py",
+        "total / math.sqrt(self._terms)",
+        "total / self._terms",
+        ("tests/noise_terms_test.py::test_noise_through_fit_has_standard_deviation_z",),
+    ),
+)
