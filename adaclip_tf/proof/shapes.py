@@ -323,7 +323,8 @@ def _gather(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     axes = walk.sizes.integers(op.inputs[2])
     if axes is None:
         raise Unproven("gathers along an axis that is only known in the run")
-    axis, shared = axes[0] % rank(op.inputs[0]), op.get_attr("batch_dims") % max(rank(op.inputs[1]), 1)
+    axis, shared = axes[0] % rank(op.inputs[0]), op.get_attr("batch_dims")
+    shared += rank(op.inputs[1]) if shared < 0 else 0
     if isinstance(table, Rows) and isinstance(indices, Rows):
         if table.axis < shared and indices.axis < shared:
             return elementwise.joined([table, indices], [table.axis, indices.axis])

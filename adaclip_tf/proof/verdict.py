@@ -36,15 +36,13 @@ class Proof:
         label = self._walk.label(loss)
         self._refuse_mixing(label)
         memory.check(self._walk, _resources(self._walk, ancestors))
-        self.pieces = sources.pieces(self._walk, ancestors)
-        self._check_counts()
-        self.unproven: str | None = None
-        if isinstance(label, Lost):
-            self.unproven = label.reason
-        elif isinstance(label, Rows):
+        self.unproven = label.reason if isinstance(label, Lost) else None
+        if isinstance(label, Rows):
             self._one_row_each(label)
-        elif not self.pieces:
+        self.pieces = sources.pieces(self._walk, ancestors)
+        if not self.pieces:
             raise ValueError(f"The loss does not depend on any data that enters this graph; {sources.PASS}")
+        self._check_counts()
 
     def _refuse_mixing(self, label: Any) -> None:
         if isinstance(label, Summed) or (isinstance(label, Lost) and label.mixing):

@@ -7,12 +7,14 @@ from tests.mutants import (
     mistakes_core,
     mistakes_ghost,
     mistakes_gradients,
+    mistakes_noise,
     mistakes_optimizer,
 )
 from tests.mutants.mutation import Mutation
 
 MISTAKES: tuple[Mutation, ...] = (
     *mistakes_core.MISTAKES,
+    *mistakes_noise.MISTAKES,
     *mistakes_ghost.MISTAKES,
     *mistakes_gradients.MISTAKES,
     *mistakes_optimizer.MISTAKES,

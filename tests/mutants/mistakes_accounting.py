@@ -35,23 +35,23 @@ MISTAKES = (
     ),
     Mutation(
         "the sensitivity of microbatches is not paid for",
-        "accounting.py",
-        "dp_accounting.GaussianDpEvent(z / microbatch_sensitivity)",
-        "dp_accounting.GaussianDpEvent(z)",
+        "mechanism.py",
+        "dp_accounting.GaussianDpEvent(self.noise_multiplier / self.microbatch_sensitivity)",
+        "dp_accounting.GaussianDpEvent(self.noise_multiplier)",
         ("tests/accounting_test.py::test_whole_groups_cost_no_more_than_half_the_noise",),
     ),
     Mutation(
         "shuffled epochs that were begun are not counted",
-        "accounting.py",
-        "return -(-steps // (n // batch))",
-        "return max(1, steps // (n // batch))",
+        "mechanism.py",
+        "return -(-steps // self.shortest_epoch)",
+        "return max(1, steps // self.shortest_epoch)",
         ("tests/accounting_test.py::test_shuffled_counts_epochs_begun",),
     ),
     Mutation(
         "shuffled batches are amplified",
-        "accounting.py",
-        "        return event\n    return dp_accounting.PoissonSampledDpEvent(batch / n, event)",
-        "        pass\n    return dp_accounting.PoissonSampledDpEvent(batch / n, event)",
+        "mechanism.py",
+        '        if self.sampling == "shuffled":\n            return event\n',
+        "",
         ("tests/accounting_test.py::test_shuffled_counts_epochs_begun",),
     ),
     Mutation(
@@ -78,8 +78,10 @@ MISTAKES = (
     Mutation(
         "the microbatches' sensitivity is left out of the search",
         "calibration.py",
-        "            microbatch_sensitivity=microbatch_sensitivity,\n        )\n\n    event(1.0)",
-        "        )\n\n    event(1.0)",
+        "    def event(z: float) -> dp_accounting.DpEvent:\n"
+        "        step = Mechanism(z, num_examples, batch_size, sampling, microbatch_sensitivity)",
+        "    def event(z: float) -> dp_accounting.DpEvent:\n"
+        "        step = Mechanism(z, num_examples, batch_size, sampling)",
         ("tests/calibration_test.py::test_inverse_with_options",),
     ),
     Mutation(

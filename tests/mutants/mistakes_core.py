@@ -1,4 +1,4 @@
-"""Mistakes in the core and in the noise."""
+"""Mistakes in the core."""
 
 from __future__ import annotations
 
@@ -114,46 +114,5 @@ MISTAKES = (
         '"noise_norm": noise_multiplier * scale_norm / tf.cast(divisor, tf.float32)',
         '"noise_norm": noise_multiplier * scale_norm',
         ("tests/core_test.py::test_published_metrics_by_hand",),
-    ),
-    Mutation(
-        "noise keyed by the global seed",
-        "noise.py",
-        "os.urandom(16)",
-        "np.random.bytes(16)",
-        (
-            "tests/noise_test.py::test_ordinary_seeds_do_not_reach_the_key",
-            "tests/optimizer_noise_test.py::test_global_seeds_do_not_make_the_noise_predictable",
-        ),
-    ),
-    Mutation(
-        "the same draws at every step",
-        "noise.py",
-        "self._calls.assign_add(1)",
-        "self._calls.assign(1)",
-        (
-            "tests/noise_test.py::test_fresh_draws_never_repeat_in_eager_mode_graphs_and_loops",
-            "tests/optimizer_noise_test.py::test_noise_differs_between_steps_variables_and_runs",
-        ),
-    ),
-    Mutation(
-        "all variables share a stream",
-        "noise.py",
-        "stateless_fold_in(step_key, index)",
-        "stateless_fold_in(step_key, 0)",
-        ("tests/noise_test.py::test_variables_of_one_step_do_not_share_a_stream",),
-    ),
-    Mutation(
-        "a forked process keeps its parent's key",
-        "noise.py",
-        "if self._owner == _process():",
-        "if True:",
-        ("tests/noise_test.py::test_a_function_traced_in_a_new_process_takes_a_new_key",),
-    ),
-    Mutation(
-        "a sum of several draws divided by their number",
-        "noise.py",
-        "total / math.sqrt(self._terms)",
-        "total / self._terms",
-        ("tests/noise_terms_test.py::test_noise_through_fit_has_standard_deviation_z",),
     ),
 )

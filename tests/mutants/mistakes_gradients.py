@@ -63,8 +63,8 @@ MISTAKES = (
     Mutation(
         "the isolated path sums a microbatch",
         "isolated.py",
-        "mean_loss = tf.reduce_mean(",
-        "mean_loss = tf.reduce_sum(",
+        "seed = first / tf.cast(tf.maximum(microbatch_size, 1), loss.dtype)",
+        "seed = first",
         ("tests/isolated_test.py::test_microbatches_of_two",),
     ),
 )

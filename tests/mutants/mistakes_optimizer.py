@@ -18,8 +18,8 @@ MISTAKES = (
     Mutation(
         "the sensitivity of microbatches is ignored",
         "base_optimizer.py",
-        "return 1.0 if self.num_microbatches is None else 2.0",
-        "return 1.0",
+        "            return seen.microbatch_sensitivity if seen.steps else 2.0\n        return 2.0",
+        "            return 1.0\n        return 1.0",
         (AUDIT_MICROBATCHES,),
     ),
     Mutation(

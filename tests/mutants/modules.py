@@ -15,7 +15,8 @@ _OPTIMIZER = ("tests/optimizer_test.py", "tests/optimizer_noise_test.py", "tests
 
 MODULES: dict[str, tuple[str, ...]] = {
     "core.py": ("tests/core_test.py", "tests/property_test.py::test_core", "tests/property_test.py::test_query"),
-    "noise.py": ("tests/noise_test.py", "tests/noise_terms_test.py", "tests/noise_replay_test.py"),
+    "noise.py": ("tests/noise_counters_test.py", "tests/noise_key_test.py", "tests/noise_test.py"),
+    "box_muller.py": ("tests/box_muller_test.py", "tests/noise_quality_test.py"),
     "gradients.py": ("tests/gradients_test.py", "tests/isolated_test.py", "tests/optimizer_test.py"),
     "isolated.py": ("tests/isolated_test.py", "tests/gradients_test.py"),
     "mixing.py": ("tests/mixing_test.py",),

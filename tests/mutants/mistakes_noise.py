@@ -1,0 +1,110 @@
+"""Mistakes in the noise."""
+
+from __future__ import annotations
+
+from tests.mutants.mutation import Mutation
+
+MISTAKES = (
+    Mutation(
+        "noise keyed by the global seed",
+        "noise.py",
+        "os.urandom(16)",
+        "np.random.bytes(16)",
+        (
+            "tests/noise_test.py::test_ordinary_seeds_do_not_reach_the_key",
+            "tests/optimizer_noise_test.py::test_global_seeds_do_not_make_the_noise_predictable",
+        ),
+    ),
+    Mutation(
+        "the same draws at every step",
+        "noise.py",
+        "delta=tf.constant(blocks, dtype=tf.uint64)",
+        "delta=tf.constant(0, dtype=tf.uint64)",
+        (
+            "tests/noise_test.py::test_fresh_draws_never_repeat_in_eager_mode_graphs_and_loops",
+            "tests/optimizer_noise_test.py::test_noise_differs_between_steps_variables_and_runs",
+        ),
+    ),
+    Mutation(
+        "all variables share a stream",
+        "noise.py",
+        "low + tf.constant(by, tf.uint64)",
+        "low + tf.constant(0 * by, tf.uint64)",
+        (
+            "tests/noise_test.py::test_variables_of_one_step_do_not_share_words",
+            "tests/noise_counters_test.py::test_a_million_pairs_of_call_and_variable_have_blocks_of_their_own",
+        ),
+    ),
+    Mutation(
+        "half of the key from the operating system",
+        "noise.py",
+        "return np.array([0, *key], np.int64)",
+        "return np.array([0, 0, key[1]], np.int64)",
+        (
+            "tests/noise_key_test.py::test_every_bit_of_the_key_changes_every_draw",
+            "tests/noise_key_test.py::test_a_shortened_key_is_found_by_brute_force_and_a_whole_one_is_not",
+        ),
+    ),
+    Mutation(
+        "half of the bits of either number of the key",
+        "noise.py",
+        "return np.frombuffer(os.urandom(16), dtype=np.int64)",
+        "return np.frombuffer(os.urandom(16), dtype=np.int64) & 0xFFFFFFFF",
+        ("tests/noise_key_test.py::test_every_bit_of_the_key_changes_every_draw",),
+    ),
+    Mutation(
+        "a call moves on by too few blocks for its angles",
+        "noise.py",
+        "return ends[:-1].reshape([len(sizes), terms, 2]), int(ends[-1])",
+        "return ends[:-1].reshape([len(sizes), terms, 2]), int(ends[-1]) // 512",
+        ("tests/noise_counters_test.py::test_a_million_pairs_of_call_and_variable_have_blocks_of_their_own",),
+    ),
+    Mutation(
+        "no carry into the upper half of the counter",
+        "noise.py",
+        "carry = tf.cast(lows < low, tf.uint64)",
+        "carry = tf.zeros_like(lows)",
+        (
+            "tests/noise_counters_test.py::test_a_million_pairs_of_call_and_variable_have_blocks_of_their_own",
+            "tests/noise_counters_test.py::test_draws_where_the_lower_half_of_the_counter_overflows",
+        ),
+    ),
+    Mutation(
+        "angles that are not masked",
+        "noise.py",
+        "mask = tf.cast(words, tf.uint32)",
+        "mask = tf.zeros_like(words, tf.uint32)",
+        ("tests/noise_key_test.py::test_draws_are_those_of_philox_with_the_whole_key",),
+    ),
+    Mutation(
+        "a radius of 32 bits: no tails",
+        "box_muller.py",
+        "u = tf.cast(words, tf.float64) * _TO_U + _HALF",
+        "u = tf.cast(words, tf.float64) * _TO_U + 2.0**-33",
+        ("tests/box_muller_test.py::test_tails_have_the_right_weight",),
+    ),
+    Mutation(
+        "a radius that is a little short",
+        "box_muller.py",
+        "tf.sqrt(-2.0 *",
+        "tf.sqrt(-1.98 *",
+        (
+            "tests/box_muller_test.py::test_normals_are_right_for_every_kind_of_word",
+            "tests/noise_quality_test.py::test_a_million_draws",
+        ),
+    ),
+    Mutation(
+        "a forked process keeps its parent's key",
+        "noise.py",
+        "if self._owner == _process():",
+        "if True:",
+        ("tests/noise_test.py::test_a_function_traced_in_a_new_process_takes_a_new_key",),
+    ),
+    Mutation(
+        "a sum of several draws divided by their number",
+        "noise.py",
+        "tf.add_n(draws) / math.sqrt(self._terms)",
+        "tf.add_n(draws) / self._terms",
+        ("tests/noise_terms_test.py::test_noise_through_fit_has_standard_deviation_z",),
+    ),
+)
