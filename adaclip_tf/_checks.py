@@ -119,15 +119,15 @@ def per_example_loss(loss, num_microbatches, replicas, tape) -> tf.Tensor:
     """The loss as one entry per example, or a ValueError that says why it has none."""
     if not hasattr(loss, "graph"):
         raise ValueError(
-            "This loss was computed eagerly. Without a graph nothing shows that an example changes its own gradient only, "
-            "so it is refused. With `fit`, leave out `run_eagerly=True`. In a loop of your own, put the step into a "
-            "`tf.function` that gets the batch as arguments, or let the optimizer do so: "
+            "This loss was computed eagerly. Without a graph nothing shows that an example changes its own gradient "
+            "only, so it is refused. With `fit`, leave out `run_eagerly=True`. In a loop of your own, put the step into "
+            "a `tf.function` that gets the batch as arguments, or let the optimizer do so: "
             "`optimizer.minimize(loss_function, variables, data=(x, y))`, where loss_function(x, y) returns the losses."
         )
     if loss.graph is not tf.compat.v1.get_default_graph():
         raise ValueError(
-            "The loss was computed in another graph than the one in which the optimizer is called. Compute it, and call "
-            "the optimizer, in the same `tf.function`, and not one of them inside `tf.cond` or a loop."
+            "The loss was computed in another graph than the one in which the optimizer is called. Compute it, and "
+            "call the optimizer, in the same `tf.function`, and not one of them inside `tf.cond` or a loop."
         )
     if not loss.dtype.is_floating:
         raise ValueError(f"The loss must be real numbers, one per example; got dtype {loss.dtype.name}.")

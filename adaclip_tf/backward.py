@@ -9,7 +9,7 @@ import tensorflow as tf
 
 
 class Backward(NamedTuple):
-    """A loss, its seed, and the gradients of sum_k seed_k loss_k. Both paths read it: nothing is differentiated twice."""
+    """A loss, its seed, and the gradients of sum_k seed_k loss_k. Both paths read it, so that nothing is done twice."""
 
     loss: tf.Tensor  # [batch]
     seed: tf.Tensor  # [batch]; nothing but the gradients is computed from it

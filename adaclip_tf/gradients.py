@@ -1,9 +1,9 @@
 """From a per-example loss to the clipped sum of its gradients: which path each variable takes.
 
-First `adaclip_tf.proof` looks at the graph of the loss. Where examples are known to meet, it raises. Where they are proven to stay
-apart, and a rule recognises a variable, the ghost path (`adaclip_tf.ghost`) reads norms and weighted sums off the
-backward pass of the whole batch. Everything else takes the isolated path (`adaclip_tf.isolated`), which runs every
-microbatch by itself. Both give the same numbers.
+First `adaclip_tf.proof` looks at the graph of the loss. Where examples are known to meet, it raises. Where they are
+proven to stay apart, and a rule recognises a variable, the ghost path (`adaclip_tf.ghost`) reads norms and weighted
+sums off the backward pass of the whole batch. Everything else takes the isolated path (`adaclip_tf.isolated`), which
+runs every microbatch by itself. Both give the same numbers.
 """
 
 from __future__ import annotations

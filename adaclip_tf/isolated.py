@@ -84,7 +84,7 @@ def _dense(gradient: Any, shape: tf.TensorShape) -> tf.Tensor:
 
 
 def _poison(copied_loss: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """0 if the loss has an entry for each of the `count` examples that it was given, else NaN: then they are no examples."""
+    """0 if the loss has an entry for each of its `count` examples, else NaN: then its entries are no examples."""
     holds = tf.equal(tf.size(copied_loss), count)
     message = (
         "The loss of one example by itself does not have one entry, so its entries are not examples. Average it over "

@@ -1,8 +1,8 @@
 """Names the layers of a model that private training will refuse, before training.
 
 A layer that computes statistics over the batch (BatchNormalization) lets one example change the gradients of all
-others, and stores un-noised statistics of the data in the model besides. This is a convenience, by Keras's own layer types, and
-proves nothing: what counts is `adaclip_tf.proof`, which looks at the graph of the loss in every training step that is traced.
+others, and stores un-noised statistics of the data in the model besides. This is a convenience, by Keras's own layer
+types, and proves nothing: what counts is `adaclip_tf.proof`, which looks at the graph of every training step.
 """
 
 from __future__ import annotations

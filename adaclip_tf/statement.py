@@ -136,7 +136,7 @@ def _what_is_protected(report: dict[str, Any]) -> str:
     whom = "one training example" if report["examples_per_user"] == 1 else f"one {report['unit']}"
     return (
         f"Protected: whether {whom} was in the training data, and what it held, against anyone who sees the "
-        "final model, every checkpoint, every private gradient and AdaCliP's means and variances. "
+        "final model, the weights after every step, every private gradient and AdaCliP's means and variances. "
         f"Neighbouring data sets: {report['neighbouring_relation']} ({report['unit']}). For these, the "
         "probabilities of any outcome differ by at most a factor e^epsilon, up to delta = "
         f"{report['delta']:g}."

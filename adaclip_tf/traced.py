@@ -26,7 +26,8 @@ class Steps:
         if not callable(loss) or not isinstance(data, (tuple, list)):
             raise ValueError(
                 "With `data`, `loss` must be a function and `data` a tuple of the arrays that it is called with, e.g. "
-                f"`minimize(loss_function, variables, data=(x, y))`; got {type(loss).__name__} and {type(data).__name__}."
+                f"`minimize(loss_function, variables, data=(x, y))`; got "
+                f"{type(loss).__name__} and {type(data).__name__}."
             )
         variables = list(variables() if callable(variables) else variables)
         optimizer.build(variables)

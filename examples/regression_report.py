@@ -44,6 +44,10 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _exponent(results: dict[str, Any], method: str) -> str:
+    return regression_experiment.exponent(regression_experiment.slope(results["excess_risk"][method]))
+
+
 def _cell(values: list[float]) -> str:
     spread = f" ({np.std(values, ddof=1):.1g})" if len(values) > 1 else ""
     return f"{np.mean(values):.2g}{spread}"
@@ -86,7 +90,7 @@ section 4.3 of the paper predicts a factor of exactly d between the noise of the
 
 ![error against dimension]({figure})
 
-From d = {low} to {high:,} the error grows as d^{abadi:.2f} for Abadi et al. and as d^{adaclip:.2f} for AdaCliP.
+From d = {low} to {high:,} the error grows as d^{abadi} for Abadi et al. and as d^{adaclip} for AdaCliP.
 
 ## The options it took
 
@@ -122,8 +126,8 @@ def write(results: dict[str, Any], paths: Paths, command: str) -> Paths:
             figure=pathlib.Path(os.path.relpath(paths.figure, paths.page.parent)).as_posix(),
             low=regression_experiment.FLAT_RANGE[0],
             high=regression_experiment.FLAT_RANGE[1],
-            abadi=regression_experiment.slope(results["excess_risk"]["abadi"]),
-            adaclip=regression_experiment.slope(results["excess_risk"]["adaclip"]),
+            abadi=_exponent(results, "abadi"),
+            adaclip=_exponent(results, "adaclip"),
             options="\n".join(f"| {method.label} | {method.options} |" for method in methods),
         )
     )

@@ -529,7 +529,7 @@ def test_an_eager_loop_is_traced_once():
 
 
 def test_layers_may_be_frozen_between_phases():
-    """The steps of the second phase are those of an optimizer that starts with the first one's state of these layers."""
+    """The second phase trains the other layers, with the state that they have."""
     inputs, labels = models.data(8)
     model, optimizer = models.mlp(), _adaclip(momentum=0.9)
     models.fit(model, optimizer, inputs, labels, 4)

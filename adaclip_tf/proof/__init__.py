@@ -2,17 +2,17 @@
 
 Why. Clipping bounds what one example adds to the sum, so the sum's sensitivity is 1 only if an example changes its own
 gradient and nobody else's. `prove` shows that entry k of the loss depends on the data of example k only (and on public
-things: variables, constants, random numbers), and that the gradient of each variable is a sum of one term per example that
-depends on that example only. It looks at every op on the way, forwards and backwards: a table says which op types are
-known to keep examples apart, and when. What is not in the table is not proven. A list of known offenders is no proof.
+things: variables, constants, random numbers), and that the gradient of each variable is a sum of one term per example
+that depends on that example only. It looks at every op on the way, forwards and backwards: a table says which op types
+are known to keep examples apart, and when. What is not in the table is not proven. A list of offenders is no proof.
 
-| result                       | what follows                                                                                 |
-|------------------------------|----------------------------------------------------------------------------------------------|
-| proven                       | the ghost rules may be used                                                                  |
-| not known                    | every example is run by itself (`adaclip_tf.isolated`), which is safe for any function of one  |
-| known to mix examples        | refused, with the op's name                                                                  |
-| loss has no row per example  | refused                                                                                      |
-| keeps something of the batch | refused (`memory`)                                                                           |
+| result                       | what follows                                                                        |
+|------------------------------|-------------------------------------------------------------------------------------|
+| proven                       | the ghost rules may be used                                                         |
+| not known                    | every example is run by itself (`adaclip_tf.isolated`), safe for any function of one |
+| known to mix examples        | refused, with the op's name                                                         |
+| loss has no row per example  | refused                                                                             |
+| keeps something of the batch | refused (`memory`)                                                                  |
 
 | module         | holds                                                                 |
 |----------------|-----------------------------------------------------------------------|

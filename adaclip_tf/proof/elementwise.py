@@ -1,4 +1,4 @@
-"""Entries for ops that work entry by entry, with broadcasting, and for what is public: constants, fills, random draws."""
+"""Entries for ops that work entry by entry, with broadcasting, and for what is public: constants, random draws."""
 
 from __future__ import annotations
 
@@ -21,17 +21,22 @@ _UNARY = (
     "Identity", "Snapshot", "StopGradient", "PreventGradient", "CheckNumerics", "EnsureShape", "Cast", "Bitcast",
     "Neg", "Abs", "Sign", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Exp", "Expm1", "Log", "Log1p", "Sin", "Cos",
     "Tan", "Sinh", "Cosh", "Tanh", "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh", "Erf", "Erfc", "Erfinv", "Ndtri",
-    "Lgamma", "Digamma", "Sigmoid", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Softplus", "Softsign", "Floor", "Ceil",
-    "Round", "Rint", "IsNan", "IsInf", "IsFinite", "LogicalNot", "Invert", "Real", "Imag", "Conj", "Angle", "ComplexAbs",
+    "Lgamma", "Digamma", "Sigmoid", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Softplus", "Softsign", "Floor",
+    "Ceil", "Round", "Rint", "IsNan", "IsInf", "IsFinite", "LogicalNot", "Invert", "Real", "Imag", "Conj", "Angle",
+    "ComplexAbs",
     "BesselI0e", "BesselI1e", "BesselI0", "BesselI1", "ZerosLike", "OnesLike", "Bucketize", "AsString", "StringLower",
-    "StringUpper", "StringStrip", "StringLength", "StringToNumber", "StaticRegexReplace", "RegexReplace", "StringToHashBucket",
+    "StringUpper", "StringStrip", "StringLength", "StringToNumber", "StaticRegexReplace", "RegexReplace",
+    "StringToHashBucket",
     "StringToHashBucketFast", "StringToHashBucketStrong", "StaticRegexFullMatch", "QuantizeAndDequantizeV2",
     "FakeQuantWithMinMaxArgs", "PopulationCount", "EncodeBase64", "DecodeBase64",
 )
 _BINARY = (
-    "Add", "AddV2", "AddN", "Sub", "Mul", "MulNoNan", "Div", "RealDiv", "DivNoNan", "FloorDiv", "TruncateDiv", "FloorMod",
-    "Mod", "TruncateMod", "Pow", "Maximum", "Minimum", "SquaredDifference", "Xdivy", "Xlogy", "Xlog1py", "Atan2", "Complex",
-    "NextAfter", "Igamma", "Igammac", "Zeta", "Polygamma", "Betainc", "Equal", "NotEqual", "Less", "LessEqual", "Greater",
+    "Add", "AddV2", "AddN", "Sub", "Mul", "MulNoNan", "Div", "RealDiv", "DivNoNan", "FloorDiv", "TruncateDiv",
+    "FloorMod",
+    "Mod", "TruncateMod", "Pow", "Maximum", "Minimum", "SquaredDifference", "Xdivy", "Xlogy", "Xlog1py", "Atan2",
+    "Complex",
+    "NextAfter", "Igamma", "Igammac", "Zeta", "Polygamma", "Betainc", "Equal", "NotEqual", "Less", "LessEqual",
+    "Greater",
     "GreaterEqual", "ApproximateEqual", "LogicalAnd", "LogicalOr", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "LeftShift",
     "RightShift", "SelectV2", "ClipByValue", "StringJoin",
     "ReluGrad", "Relu6Grad", "LeakyReluGrad", "EluGrad", "SeluGrad", "SoftplusGrad", "SoftsignGrad", "TanhGrad",
@@ -61,7 +66,7 @@ def joined(labels: Sequence[Rows], axes: Sequence[int]) -> Rows:
 def meets(walk: Walk, tensor: tf.Tensor, label: Any, axis: int) -> None:
     """Whether something public may meet the examples along its `axis`: only if it is the same for all of them.
 
-    Nor may another of its axes be as long as there are examples: what is added up along it would depend on their number.
+    Nor may another of its axes be as long as there are examples: sums along it would depend on their number.
     """
     if label.counted:
         not_counted(walk.sizes.extents(tensor), axis)
@@ -70,8 +75,8 @@ def meets(walk: Walk, tensor: tf.Tensor, label: Any, axis: int) -> None:
     array = sources.closed_over(walk, tensor)
     if array is not None:
         raise Unproven(
-            f"gives examples values of {array.name!r}, an array of shape {array.shape} that was closed over, by their place "
-            f"in the batch. If it holds examples, {sources.PASS} As it is, an example that leaves moves the others",
+            f"gives examples values of {array.name!r}, an array of shape {array.shape} that was closed over, by their "
+            f"place in the batch. If it holds examples, {sources.PASS} As it is, one that leaves moves the others",
             mixing=True,
         )
     raise Unproven(f"gives examples values of {tensor.op.name!r} by their place in the batch")

@@ -1,7 +1,7 @@
 """Labels: what is known about how a tensor depends on the examples of a batch.
 
-N is the number of examples, a number that itself is private under Poisson sampling. The labels, from what is harmless to
-what is not:
+N is the number of examples, which itself is private under Poisson sampling. The labels, from what is harmless to what
+is not:
 
 | label    | the tensor                                                                                            |
 |----------|-------------------------------------------------------------------------------------------------------|

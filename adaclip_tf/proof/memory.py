@@ -142,8 +142,8 @@ def _message(write: Write, is_metric: bool) -> str:
     return (
         f"{text} in a variable or another resource, where no noise protects it: it is saved with the model, and may "
         "change the gradients of later batches. Replace BatchNormalization by LayerNormalization or "
-        "GroupNormalization, or freeze it (`layer.trainable = False`); use stateful=False in recurrent layers, and no layer "
-        "that remembers examples. What you only want to watch belongs into a Keras metric."
+        "GroupNormalization, or freeze it (`layer.trainable = False`); use stateful=False in recurrent layers, and no "
+        "layer that remembers examples. What you only want to watch belongs into a Keras metric."
     )
 
 

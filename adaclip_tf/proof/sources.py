@@ -1,13 +1,14 @@
 """Where data enters the graph of a training step, and how one example is cut out of it.
 
-| what enters                                   | is                                                                      |
-|-----------------------------------------------|-------------------------------------------------------------------------|
-| an element of a dataset, a function's argument | data: row k of the first axis is example k                             |
-| the same, ragged or sparse                    | data, cut out by its row splits or its indices                          |
-| a scalar that a dataset hands out             | computed from nobody knows what, and can't be cut: refused where the loss uses it |
-| a scalar argument of a function               | public: a rate, a step number                                           |
-| what the graph captures of an outer graph     | what it is there: that graph is walked too                              |
-| what it captures of eager code, constants     | public. Data that was closed over meets the examples by place, which nothing public may |
+| what enters                                    | is                                                                |
+|------------------------------------------------|-------------------------------------------------------------------|
+| an element of a dataset, a function's argument | data: row k of the first axis is example k                        |
+| the same, ragged or sparse                     | data, cut out by its row splits or its indices                    |
+| a scalar that a dataset hands out              | nobody knows what it holds, and it can't be cut: refused          |
+| a scalar argument of a function                | public: a rate, a step number                                     |
+| what the graph captures of an outer graph      | what it is there: that graph is walked too                        |
+| what it captures of eager code, constants      | public. Data that was closed over would meet the examples by      |
+|                                                | their place in the batch, which nothing public may                |
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ class Sources:
             return Lost(f"the input {tensor.name!r} is ragged or sparse")
         if tensor.shape.rank == 0:
             return scalar or Lost(
-                f"the dataset hands out the scalar {tensor.name!r}, which belongs to no example and may hold something of "
-                "all of them; make it an array with an entry for each example, or a constant",
+                f"the dataset hands out the scalar {tensor.name!r}, which belongs to no example and may hold something "
+                "of all of them; make it an array with an entry for each example, or a constant",
                 mixing=True,
             )
         return Rows(0)
@@ -154,7 +155,7 @@ def _take_sparse(tensors: tuple[tf.Tensor, ...], rows: tf.Tensor) -> list[tf.Ten
 
 
 def pieces(walk: Walk, ancestors: set[tf.Operation]) -> list[Piece]:
-    """The data that the ops `ancestors` get, each with the tensors to replace. Raises ValueError for what can't be cut."""
+    """The data that the ops `ancestors` get. Raises ValueError for what can't be cut into examples."""
     found: list[Piece] = []
     seen: set[Any] = set()
     for op in ancestors:

@@ -12,8 +12,8 @@ from adaclip_tf.proof.walk import Walk
 
 _FIX = (
     "Differential privacy needs the examples of a batch to stay apart. Replace BatchNormalization by "
-    "LayerNormalization or GroupNormalization, or freeze it (`layer.trainable = False`); take other statistics over the "
-    "features of one example, not over the batch, or compute them before training and make them constants."
+    "LayerNormalization or GroupNormalization, or freeze it (`layer.trainable = False`); take other statistics over "
+    "the features of one example, not over the batch, or compute them before training and make them constants."
 )
 
 
@@ -54,8 +54,8 @@ class Proof:
         if label.rows not in (None, 1) or label.outer != 1:
             raise ValueError(
                 f"The loss has {(label.rows or 1) * label.outer} entries for each example of the data, so they are not "
-                "examples: an example could count several times. Average the loss over all axes but the first, and keep "
-                "several views of one example along an axis of their own."
+                "examples: an example could count several times. Average the loss over all axes but the first, and "
+                "keep several views of one example along an axis of their own."
             )
         self._checks |= label.checks
 
@@ -90,7 +90,7 @@ class Proof:
     def poison(self) -> tf.Tensor:
         """0 if all that the proof left to the run holds, else NaN (and an error, where assertions are not dropped).
 
-        XLA drops assertions. NaN in every example's norm leaves all of them out, so that nothing but noise is published.
+        XLA drops assertions. NaN in every example's norm leaves all of them out: nothing but noise is published.
         """
         count = tf.shape(self._loss)[0]
         facts = [
@@ -117,8 +117,8 @@ def prove(loss: tf.Tensor) -> Proof:
 
 def _mismatch(tensor: tf.Tensor, what: str) -> str:
     return (
-        f"The loss depends on the input {tensor.name!r}, whose first axis is not the batch axis of the loss: it has {what}. "
-        "Give every input the examples along its first axis, and the loss one entry per example."
+        f"The loss depends on the input {tensor.name!r}, whose first axis is not the batch axis of the loss: it has "
+        f"{what}. Give every input the examples along its first axis, and the loss one entry per example."
     )
 
 

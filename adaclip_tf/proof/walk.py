@@ -1,9 +1,9 @@
 """The walk over a graph that gives every tensor its label, and enters the functions that the graph calls.
 
-Each op type that is known to keep examples apart has an entry in a table (`entry`). An entry gets the op and the labels of its
-inputs and returns the label of its outputs, or raises `Unproven`. It may rely on this: no input is `Lost`, at least one
-is `Rows`, and none is `Summed` or `Sizes` unless the entry says that it takes them. It must establish that part k of an
-output depends on parts k of the `Rows` inputs only. An op that is not in the table proves nothing: its outputs are `Lost`.
+Each op type that is known to keep examples apart has an entry in a table (`entry`). An entry gets the op and the labels
+of its inputs and returns the label of its outputs, or raises `Unproven`. It may rely on this: no input is `Lost`, at
+least one is `Rows`, and none is `Summed` or `Sizes` unless the entry says that it takes them. It must establish that
+part k of an output depends on parts k of the `Rows` inputs only. What is not in the table proves nothing: `Lost`.
 """
 
 from __future__ import annotations

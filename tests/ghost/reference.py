@@ -92,7 +92,8 @@ class Case:
             assert total.dtype == tf.float32
             expected = np.tensordot(weights.astype(np.float64), g, 1)
             terms = np.tensordot(weights.astype(np.float64), np.abs(g), 1)
-            tolerance = 1e-4 * np.abs(expected) + 1e-5 * terms + 1e-6 * terms.max(initial=0.0) + 1e-7
+            # The reference is float32 itself, and other processors convolve in another order.
+            tolerance = 1e-4 * np.abs(expected) + 5e-5 * terms + 5e-6 * terms.max(initial=0.0) + 1e-7
             assert np.all(np.abs(total - expected) <= tolerance), name
 
 

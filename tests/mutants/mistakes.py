@@ -9,6 +9,7 @@ from tests.mutants import (
     mistakes_gradients,
     mistakes_noise,
     mistakes_optimizer,
+    mistakes_proof,
 )
 from tests.mutants.mutation import Mutation
 
@@ -16,6 +17,7 @@ MISTAKES: tuple[Mutation, ...] = (
     *mistakes_core.MISTAKES,
     *mistakes_noise.MISTAKES,
     *mistakes_ghost.MISTAKES,
+    *mistakes_proof.MISTAKES,
     *mistakes_gradients.MISTAKES,
     *mistakes_optimizer.MISTAKES,
     *mistakes_accounting.MISTAKES,

@@ -11,6 +11,7 @@ _GHOST = (
     "tests/ghost/ghost_refusal_test.py",
     "tests/ghost/ghost_zoo_test.py",
 )
+_PROOF = ("tests/proof/proof_test.py",)
 _OPTIMIZER = ("tests/optimizer_test.py", "tests/optimizer_noise_test.py", "tests/noise_terms_test.py")
 
 MODULES: dict[str, tuple[str, ...]] = {
@@ -20,6 +21,19 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients.py": ("tests/gradients_test.py", "tests/isolated_test.py", "tests/optimizer_test.py"),
     "isolated.py": ("tests/isolated_test.py", "tests/gradients_test.py"),
     "mixing.py": ("tests/mixing_test.py",),
+    "proof/calls.py": _PROOF,
+    "proof/contractions.py": _PROOF,
+    "proof/elementwise.py": _PROOF,
+    "proof/labels.py": _PROOF,
+    "proof/memory.py": _PROOF,
+    "proof/shapes.py": _PROOF,
+    "proof/sizes.py": _PROOF,
+    "proof/sources.py": (*_PROOF, "tests/isolated_test.py"),
+    "proof/verdict.py": _PROOF,
+    "proof/walk.py": _PROOF,
+    "mechanism.py": ("tests/mechanism_test.py", "tests/accounting_test.py"),
+    "past.py": ("tests/past_test.py",),
+    "ledger.py": ("tests/ledger_test.py",),
     "ghost/_graph.py": _GHOST,
     "ghost/convolutions.py": ("tests/ghost/convolutions_test.py", *_GHOST),
     "ghost/embeddings.py": _GHOST,

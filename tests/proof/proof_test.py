@@ -219,7 +219,7 @@ WRITES = {
     "scatter": lambda bank, x: bank.scatter_nd_update([[0]], x[0, :1]),
     "slice": lambda bank, x: bank[1:2].assign(x[0, 1:2]),
     "in a function": lambda bank, x: tf.function(lambda v: bank.assign_add(v[0]))(x),
-    "in a branch": lambda bank, x: tf.cond(bank[0] >= 0.0, lambda: bank.assign_add(x[0]), lambda: bank.read_value()),
+    "in a branch": lambda bank, x: tf.cond(bank[0] >= 0.0, lambda: bank.assign_add(x[0]), bank.read_value),
     "in a loop": lambda bank, x: tf.while_loop(lambda i: i < 2, lambda i: _then(bank.assign_add(x[0]), i + 1), [0]),
 }
 
@@ -266,7 +266,7 @@ def test_a_metric_may_be_written_but_not_read_by_the_loss():
 
 def test_a_table_may_be_read_but_not_filled():
     table = tf.lookup.experimental.MutableHashTable(tf.int32, tf.float32, 0.0)
-    assert _label(lambda x, y: _rows(x) + tf.ensure_shape(table.lookup(y), [None]), static=False).unproven is None
+    assert "unknown rank" in _label(lambda x, y: _rows(x) + table.lookup(y), static=False).unproven  # so run one by one
 
     def fill(x, y):
         table.insert(y, x[:, 0])

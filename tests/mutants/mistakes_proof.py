@@ -1,0 +1,189 @@
+"""Mistakes in the proof that examples stay apart, and in the path that runs them one by one."""
+
+from __future__ import annotations
+
+from tests.mutants.mutation import Mutation
+
+_PROVEN = "tests/proof/proof_test.py::test_examples_that_stay_apart_are_recognised"
+_UNKNOWN = "tests/proof/proof_test.py::test_what_is_not_known_is_run_one_by_one"
+_REFUSED = "tests/proof/proof_test.py::test_what_is_known_to_mix_is_refused"
+_MEMORY = "tests/proof/proof_test.py::test_nothing_of_a_batch_may_stay_behind"
+_POISON = "tests/proof/proof_test.py::test_data_of_another_length_poisons_the_run"
+
+MISTAKES = (
+    Mutation(
+        "an op that is not in the table keeps examples apart",
+        "proof/walk.py",
+        '            raise Unproven("is not known to keep examples apart")\n',
+        "            return next(label for label in labels if isinstance(label, Rows))\n",
+        (f"{_UNKNOWN}[an op that nobody knows-True]",),
+    ),
+    Mutation(
+        "the number of examples may be a value",
+        "proof/walk.py",
+        "            if isinstance(label, Sizes):\n                raise",
+        "            if False:\n                raise",
+        (f"{_REFUSED}[divided by the batch size-False]",),
+    ),
+    Mutation(
+        "sums over the batch may meet examples",
+        "proof/walk.py",
+        "            if isinstance(label, Summed):\n                raise",
+        "            if False:\n                raise",
+        (f"{_REFUSED}[mean of the batch-False]",),
+    ),
+    Mutation(
+        "numbers of examples are public",
+        "proof/walk.py",
+        '            raise Unproven("numbers the examples of the batch")',
+        "            return Public(None)",
+        (f"{_UNKNOWN}[numbered examples-False]",),
+    ),
+    Mutation(
+        "constants may meet the examples by place",
+        "proof/elementwise.py",
+        "    if axis < 0 or tensor.shape[axis] == 1 or is_uniform(tensor, label, axis):\n        return\n",
+        "    return\n",
+        (f"{_REFUSED}[constants by place-False]",),
+    ),
+    Mutation(
+        "another axis may be as long as there are examples",
+        "proof/elementwise.py",
+        "    if label.counted:\n",
+        "    if False:\n",
+        (f"{_UNKNOWN}[zeros as wide as the batch-False]",),
+    ),
+    Mutation(
+        "examples along different axes are one and the same",
+        "proof/elementwise.py",
+        "    if len(set(axes)) > 1:\n",
+        "    if False:\n",
+        (f"{_REFUSED}[differences of pairs-False]",),
+    ),
+    Mutation(
+        "what works along the axis of the examples passes",
+        "proof/shapes.py",
+        "    if label.axis in along:\n",
+        "    if False:\n",
+        (f"{_REFUSED}[rolled batch-False]", f"{_REFUSED}[cumsum over the batch-False]"),
+    ),
+    Mutation(
+        "a slice of the examples passes",
+        "proof/shapes.py",
+        "    if not taken.whole[label.axis]:\n",
+        "    if taken.output[label.axis] is None:\n",
+        (f"{_UNKNOWN}[a slice of examples-True]",),
+    ),
+    Mutation(
+        "a reshape may have the batch's size behind the examples",
+        "proof/shapes.py",
+        "    elementwise.not_counted(after, axis)\n",
+        "",
+        (f"{_UNKNOWN}[reshaped to the batch's width-False]",),
+    ),
+    Mutation(
+        "tiles may be as many as there are examples",
+        "proof/shapes.py",
+        "    if isinstance(label, Sizes):\n        symbols",
+        "    if False:\n        symbols",
+        (f"{_UNKNOWN}[as many features as examples-False]",),
+    ),
+    Mutation(
+        "a reduction over the batch passes where its axis is negative",
+        "proof/contractions.py",
+        "return {axis % total for axis in constant}, set()",
+        "return {axis for axis in constant}, set()",
+        (f"{_REFUSED}[negative axis of the batch-False]",),
+    ),
+    Mutation(
+        "softmax over the batch passes",
+        "proof/contractions.py",
+        "    if label.axis >= rank(op.inputs[0]) - _LAST[op.type]:\n",
+        "    if False:\n",
+        (f"{_REFUSED}[softmax over the batch-False]",),
+    ),
+    Mutation(
+        "products of examples with each other pass",
+        "proof/contractions.py",
+        "    if any(other != letter for _, other in found):\n",
+        "    if False:\n",
+        (f"{_REFUSED}[pairs-False]", f"{_REFUSED}[pairs by einsum-False]"),
+    ),
+    Mutation(
+        "batch normalisation in training passes",
+        "proof/contractions.py",
+        '    if op.get_attr("is_training"):\n',
+        "    if False:\n",
+        (f"{_REFUSED}[batch normalisation-False]",),
+    ),
+    Mutation(
+        "branches on data pass",
+        "proof/calls.py",
+        "    if not isinstance(condition, Public):\n",
+        "    if False:\n",
+        (f"{_UNKNOWN}[a branch on the data-False]",),
+    ),
+    Mutation(
+        "functions are not looked into",
+        "proof/calls.py",
+        '        results = _outputs(_inside(walk, _function(op, "f"), list(op.inputs), labels))\n',
+        "        results = labels[:1] * len(op.outputs)\n",
+        (f"{_REFUSED}[hidden in a function-False]", f"{_MEMORY}[in a function-True]"),
+    ),
+    Mutation(
+        "several rows per example pass as examples",
+        "proof/verdict.py",
+        "        if label.rows not in (None, 1) or label.outer != 1:\n",
+        "        if False:\n",
+        (f"{_REFUSED}[several rows per example-False]",),
+    ),
+    Mutation(
+        "the backward pass is not looked at",
+        "proof/verdict.py",
+        "            proven = isinstance(labels[0], (Summed, Public))\n",
+        "            proven = True\n",
+        ("tests/proof/proof_test.py::test_a_custom_gradient_that_looks_at_the_batch_is_not_a_sum_over_examples",),
+    ),
+    Mutation(
+        "assertions alone, which XLA drops",
+        "proof/verdict.py",
+        '            return tf.where(tf.reduce_all([holds for holds, _ in facts]), 0.0, float("nan"))',
+        "            return tf.identity(0.0)",
+        (f"{_POISON}[True]",),
+    ),
+    Mutation(
+        "Python in the graph passes",
+        "proof/verdict.py",
+        '        if op.type in ("PyFunc", "PyFuncStateless", "EagerPyFunc"):\n',
+        "        if False:\n",
+        (f"{_REFUSED}[python in the graph-False]",),
+    ),
+    Mutation(
+        "writes of data are not noticed",
+        "proof/memory.py",
+        "            self.writes.append(Write(op, root(walk, handles[0])))\n",
+        "            pass\n",
+        (f"{_MEMORY}[assign_add-False]", f"{_MEMORY}[scatter-False]"),
+    ),
+    Mutation(
+        "the loss may read a metric",
+        "proof/memory.py",
+        "(write.handle in metrics and write.handle not in read)",
+        "(write.handle in metrics)",
+        ("tests/proof/proof_test.py::test_a_metric_may_be_written_but_not_read_by_the_loss",),
+    ),
+    Mutation(
+        "a scalar of the dataset is public",
+        "proof/sources.py",
+        "            return scalar or Lost(\n",
+        "            return scalar or EVERYWHERE or Lost(\n",
+        ("tests/proof/proof_test.py::test_a_scalar_of_the_dataset_is_refused_and_a_scalar_argument_is_public",),
+    ),
+    Mutation(
+        "the isolated path gets the whole batch",
+        "isolated.py",
+        "        rows = k * microbatch_size + tf.range(microbatch_size)\n",
+        "        rows = 0 * k + tf.range(batch_size)\n",
+        ("tests/isolated_test.py::test_equals_one_run_per_example",),
+    ),
+)
