@@ -120,8 +120,8 @@ def per_example_loss(loss, num_microbatches, replicas, tape) -> tf.Tensor:
     if not hasattr(loss, "graph"):
         raise ValueError(
             "This loss was computed eagerly. Without a graph nothing shows that an example changes its own gradient "
-            "only, so it is refused. With `fit`, leave out `run_eagerly=True`. In a loop of your own, put the step into "
-            "a `tf.function` that gets the batch as arguments, or let the optimizer do so: "
+            "only, so it is refused. With `fit`, leave out `run_eagerly=True`. In a loop of your own, put the step "
+            "into a `tf.function` that gets the batch as arguments, or let the optimizer do so: "
             "`optimizer.minimize(loss_function, variables, data=(x, y))`, where loss_function(x, y) returns the losses."
         )
     if loss.graph is not tf.compat.v1.get_default_graph():

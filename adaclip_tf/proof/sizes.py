@@ -1,8 +1,8 @@
 """Integers that a graph computes from shapes, as far as they are known before the run.
 
-A symbol stands for one integer: a Python int; `Count(m)`, which is m times N, the number of examples (m None: it depends
-on N in another way); or None, a number that is not known but has nothing to do with N. Shapes in a Keras model mostly are
-such: [N, 7, None], or the product of the first two.
+A symbol stands for one integer: a Python int; `Count(m)`, which is m times N, the number of examples (m is None where
+it depends on N in another way); or None, a number that is not known but has nothing to do with N. Shapes in a Keras
+model mostly are such: [N, 7, None], or the product of the first two.
 """
 
 from __future__ import annotations
