@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.util import object_identity
 
 from adaclip_tf import proof
@@ -51,29 +52,62 @@ def for_each_microbatch(
     """
     if not pieces:
         raise ValueError(f"The loss does not depend on any data that enters this graph; {proof.PASS}")
-    loss = backward.loss
-    batch_size = tf.shape(loss)[0]
+    batch_size = tf.shape(backward.loss)[0]
     microbatch_size = tf.math.floordiv(batch_size, tf.maximum(num_microbatches, 1))
-    # Shapes that were fixed when the graph was made may be baked into it as constants; such a graph runs on
-    # whole batches only, so it gets the microbatch repeated until the batch is full.
-    whole_batches = any(piece.static_count() is not None for piece in pieces)
+    whole_batches = not _runs_on_less(backward, pieces, num_microbatches)
 
     def body(k, state):
         rows = k * microbatch_size + tf.range(microbatch_size)
         if whole_batches:
             rows = tf.tile(rows, [num_microbatches])
-        copy = _Copy(backward, pieces, rows)
-        copied_loss = copy(loss)
-        poison = _poison(copied_loss, tf.size(rows))
-        first = tf.cast(tf.range(tf.size(copied_loss)) < microbatch_size, loss.dtype)  # repetitions do not count
-        seed = first / tf.cast(tf.maximum(microbatch_size, 1), loss.dtype) + tf.cast(poison, loss.dtype)
-        copy.replace(backward.seed, tf.ensure_shape(seed, backward.seed.shape))
-        gradients = tf.nest.map_structure(copy, backward.gradients, expand_composites=True)
-        dense = [_dense(gradient, v.shape) + poison for gradient, v in zip(gradients, backward.variables)]
-        return k + 1, consume(k, dense, state)
+        gradients = _gradients_of(backward, pieces, rows, microbatch_size)
+        if whole_batches:
+            # A custom gradient may add something that has nothing to do with the loss. It did so once per repetition.
+            added = _gradients_of(backward, pieces, rows, 0)
+            more = 1.0 - 1.0 / tf.cast(tf.maximum(num_microbatches, 1), tf.float32)
+            gradients = [gradient - more * repeated for gradient, repeated in zip(gradients, added)]
+        return k + 1, consume(k, gradients, state)
 
     _, state = tf.while_loop(lambda k, _: k < num_microbatches, body, (0, state), parallel_iterations=8)
     return state
+
+
+def _gradients_of(
+    backward: Backward, pieces: Sequence[proof.Piece], rows: tf.Tensor, microbatch_size: Any
+) -> list[tf.Tensor]:
+    """Dense gradients of the mean loss of the first `microbatch_size` of the examples `rows`, which are run alone."""
+    dtype = backward.loss.dtype
+    copy = _Copy(backward, pieces, rows)
+    loss = copy(backward.loss)
+    poison = _poison(loss, tf.size(rows))
+    first = tf.cast(tf.range(tf.size(loss)) < microbatch_size, dtype)  # repetitions do not count
+    seed = first / tf.cast(tf.maximum(microbatch_size, 1), dtype) + tf.cast(poison, dtype)
+    copy.replace(backward.seed, seed)
+    gradients = tf.nest.map_structure(copy, backward.gradients, expand_composites=True)
+    return [_dense(gradient, v.shape) + poison for gradient, v in zip(gradients, backward.variables)]
+
+
+def _runs_on_less(backward: Backward, pieces: Sequence[proof.Piece], num_microbatches: Any) -> bool:
+    """Whether the graph can be run on one microbatch, where it was made for batches of a fixed size.
+
+    That size may be baked into it as a constant. A trial in a graph of its own tells: it fails, or its loss has another
+    length than the microbatch. Such a graph gets the microbatch repeated until the batch is full.
+    """
+    batch, count = backward.loss.shape[0], tf.get_static_value(num_microbatches)
+    if all(piece.static_count() is None for piece in pieces):
+        return True
+    if batch is None or not count:
+        return False
+    size = batch // int(count)
+    with FuncGraph("trial").as_default():
+        try:
+            copy = _Copy(backward, pieces, tf.range(size))
+            loss: Any = copy(backward.loss)
+            copy.replace(backward.seed, tf.ones([size], backward.loss.dtype))
+            tf.nest.map_structure(copy, backward.gradients, expand_composites=True)
+        except (ValueError, TypeError, tf.errors.OpError):
+            return False
+        return bool(loss.shape[0] == size)
 
 
 def _dense(gradient: Any, shape: tf.TensorShape) -> tf.Tensor:

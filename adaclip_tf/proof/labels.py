@@ -7,7 +7,7 @@ is not:
 |----------|-------------------------------------------------------------------------------------------------------|
 | `Public` | does not depend on the data, nor on N                                                                  |
 | `Rows`   | falls into N equal parts along one axis, and part k depends on the data of example k only              |
-| `Summed` | is a sum over k of functions of example k only: the gradient of a variable, or something linear in it   |
+| `Summed` | is a sum over k of functions of example k only, as the gradient of a variable is, or computed from such  |
 | `Sizes`  | depends on N, and on nothing else of the data: a shape or something computed from one                   |
 | `Lost`   | nothing is proven; `mixing` if it is known that examples meet                                          |
 
@@ -59,10 +59,16 @@ class Rows:
 
 @dataclasses.dataclass(frozen=True)
 class Summed:
-    """A sum over the examples; `reason` says where it was made, for who must not see one."""
+    """A sum over the examples, or something computed from one.
+
+    Attributes:
+      reason: where it was made, for who must not see one.
+      exact: whether it is still a sum of one term per example.
+    """
 
     reason: str
     checks: frozenset[int] = frozenset()
+    exact: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

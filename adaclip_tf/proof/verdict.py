@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -68,6 +69,13 @@ class Proof:
                 raise ValueError(_mismatch(piece.tensors[0], f"{count} rows, and the loss has {batch} entries"))
             self._trivial = self._trivial or (count == 1 and batch == 1)
 
+    def refuse_mixing_gradients(self, gradients: Sequence[Any]) -> None:
+        """Raises ValueError if examples are known to meet on the way back, in a custom gradient say."""
+        for gradient in tf.nest.flatten(list(gradients), expand_composites=True):
+            label = None if gradient is None or self._trivial else self._walk.label(gradient)
+            if isinstance(label, Lost) and label.mixing:
+                self._refuse_mixing(label)
+
     def summed(self, gradient: Any) -> str | None:
         """None if a variable's gradient is proven to be a sum of one term per example; else why not."""
         if self._trivial:
@@ -78,7 +86,7 @@ class Proof:
             proven = all(isinstance(label, Rows) and label.axis == 0 and label.outer == 1 for label in labels)
             proven = proven and labels[0].rows == labels[1].rows and labels[0].rows is not None
         else:
-            proven = isinstance(labels[0], (Summed, Public))
+            proven = isinstance(labels[0], Public) or (isinstance(labels[0], Summed) and labels[0].exact)
         if proven:
             self._checks |= frozenset().union(*(getattr(label, "checks", frozenset()) for label in labels))
             return None

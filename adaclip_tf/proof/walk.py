@@ -186,9 +186,8 @@ class Walk:
 
     def _from_sums(self, op: tf.Operation, values: list[Any]) -> Any:
         summed = [label for label in values if isinstance(label, Summed)]
-        if op.type in LINEAR and not any(isinstance(label, Sizes) for label in values):
-            return Summed(summed[0].reason, frozenset().union(*(label.checks for label in summed)))
-        raise Unproven(f"works on a sum over the batch: {summed[0].reason}", mixing=True)
+        exact = op.type in LINEAR and all(label.exact for label in summed)
+        return Summed(summed[0].reason, frozenset().union(*(label.checks for label in summed)), exact)
 
     def _from_sizes(self, op: tf.Operation) -> Any:
         if op.type == "Range":

@@ -63,7 +63,7 @@ MISTAKES = (
     Mutation(
         "the isolated path sums a microbatch",
         "isolated.py",
-        "seed = first / tf.cast(tf.maximum(microbatch_size, 1), loss.dtype)",
+        "seed = first / tf.cast(tf.maximum(microbatch_size, 1), dtype)",
         "seed = first",
         ("tests/isolated_test.py::test_microbatches_of_two",),
     ),
