@@ -5,13 +5,22 @@ import os
 import signal
 import subprocess
 import sys
+import types
 
 import dp_accounting
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from adaclip_tf import DPFixedClipSGD, Ledger, PrivacyBudget, PrivacyBudgetSpentError, accounting, poisson_batches
+from adaclip_tf import (
+    DPFixedClipSGD,
+    Ledger,
+    PrivacyBudget,
+    PrivacyBudgetSpentError,
+    _run_checks,
+    accounting,
+    poisson_batches,
+)
 from adaclip_tf import ledger as ledger_lib
 from adaclip_tf.mechanism import Mechanism
 from tests import models, pool
@@ -386,6 +395,13 @@ def test_a_ledger_that_cannot_be_used_is_told_before_training(tmp_path):
         fit(model, tmp_path / "file" / "ledger.json")
     with pytest.raises(ValueError, match="new_phase"):
         PrivacyBudget.of(batches(), delta=DELTA, ledger=tmp_path / "l.json", new_phase="yes")
+
+
+def test_several_workers_are_refused(path):
+    extended = types.SimpleNamespace(_in_multi_worker_mode=lambda: True)
+    model = types.SimpleNamespace(distribute_strategy=types.SimpleNamespace(extended=extended))
+    with pytest.raises(ValueError, match=r"`ledger` is for a training in one process.*Ledger\.add"):
+        _run_checks.check_files(model, None, Ledger(path))
 
 
 def test_a_full_disk_stops_training_before_the_step(path, monkeypatch):

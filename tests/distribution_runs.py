@@ -148,7 +148,9 @@ def moves(replicas, to):
 
 
 def _values(net):
-    return [variable.numpy().ravel().tolist() for variable in [*net.weights, *net.optimizer.variables]]
+    # But for the phase, which is another one in every run.
+    state = [variable for variable in net.optimizer.variables if "phase" not in variable.name]
+    return [variable.numpy().ravel().tolist() for variable in [*net.weights, *state]]
 
 
 def noise(replicas=None, seed=None, steps=4, parts=1, path="auto"):
