@@ -12,7 +12,7 @@ def batch_norm():
     return net([L.Dense(4), L.BatchNormalization(), L.ReLU(), L.Dense(3)], features())
 
 
-@case("refused", fast=("eager",))
+@case("refused")
 def batch_norm_of_inputs():
     return net([L.BatchNormalization(), L.Dense(4, "relu"), L.Dense(3)], features())
 
@@ -86,3 +86,9 @@ def batch_norm_in_bidirectional_block():
 def batch_norm_frozen_but_called_in_training():
     """`trainable` is True, momentum 1: nothing is stored, but the batch is still normalised."""
     return net([L.Dense(4), L.BatchNormalization(momentum=1.0), L.ReLU(), L.Dense(3)], features())
+
+
+@case("refused", fast=("eager",))
+def batch_norm_of_inputs_without_scale():
+    """Nothing is trained before it, so no gradient goes through the statistics."""
+    return net([L.BatchNormalization(center=False, scale=False), L.Dense(4, "relu"), L.Dense(3)], features())

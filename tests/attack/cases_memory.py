@@ -232,9 +232,16 @@ def memory_in_py_function():
 @case("refused", fixed=8)
 def stateful_rnn():
     """Carries its state into the next batch; its batch size is fixed."""
+    layer = L.GRU(3, stateful=True)
     x = tf.keras.Input(batch_shape=(8, 4, 2))
-    model = tf.keras.Model(x, L.Dense(3)(L.GRU(3, stateful=True)(x)))
-    return Problem(model, features(4, 2), scce())
+    model = tf.keras.Model(x, L.Dense(3)(layer(x)))
+    return Problem(
+        model,
+        features(4, 2),
+        scce(),
+        memory=lambda: [state.numpy() for state in layer.states],
+        reset=layer.reset_states,
+    )
 
 
 @case("refused")

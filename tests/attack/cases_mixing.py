@@ -52,7 +52,7 @@ def _reshape_moves(x):
 
 def _std_feature(x):
     """Minibatch standard deviation, as in progressive GANs."""
-    std = tf.reduce_mean(tf.math.reduce_std(x, axis=0))
+    std = tf.reduce_mean(tf.sqrt(tf.math.reduce_variance(x, axis=0) + 1e-3))
     return tf.concat([x, tf.fill([tf.shape(x)[0], 1], std)], axis=1)
 
 

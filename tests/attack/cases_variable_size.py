@@ -64,7 +64,7 @@ def ragged_batch_norm():
 
     def normalise(t):
         values = t.flat_values
-        return t.with_flat_values((values - tf.reduce_mean(values)) / (1 + tf.math.reduce_std(values)))
+        return t.with_flat_values((values - tf.reduce_mean(values)) / tf.sqrt(1 + tf.math.reduce_variance(values)))
 
     def build(x):
         return L.Dense(3)(Apply(lambda t: tf.reduce_sum(normalise(t), 1, keepdims=True))(x))

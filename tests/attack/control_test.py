@@ -40,7 +40,7 @@ def half_clipped(mode, clip, num_weights):
 
 def _verdict(name, optimizer, mode="graph", **options):
     one = CASES[name]
-    outcome = harness.attack(one, mode, optimizer=optimizer, **options)
+    outcome = harness.attack(one, mode, optimizer=optimizer, infinite=False, **options)
     assert outcome.kind == "accepted", outcome
     return harness.verdict(one, mode, outcome)
 
@@ -58,6 +58,12 @@ def test_naive_clipping_passes_where_examples_stay_apart():
     assert not _verdict("dense", naive, removals=3)
 
 
+def test_an_infinite_example_spoils_naive_clipping():
+    """0 * inf: the rows of all the others are no numbers either."""
+    outcome = harness.attack(CASES["dense"], "graph", optimizer=naive, removals=1)
+    assert outcome.move == float("inf")
+
+
 @pytest.mark.parametrize("name", ["first_example", "roll", "batch_norm", "loss_of_augmented_views", "memory_assign"])
 def test_naive_clipping_is_caught_where_examples_mix(name):
     assert _verdict(name, naive)
@@ -71,7 +77,7 @@ MIXING = sorted(name for name, one in CASES.items() if one.expect == "refused" a
 def test_every_mixing_case_mixes(name):
     """A case that is expected to be refused must do harm where it is not: or it tests nothing."""
     one = CASES[name]
-    outcome = harness.attack(one, "graph", optimizer=naive)
+    outcome = harness.attack(one, "graph", optimizer=naive, infinite=False)
     if outcome.kind != "accepted":
         pytest.skip(f"naive clipping can't run it, so does no harm by it: {outcome}")
     wrong = harness.verdict(one, "graph", outcome)
@@ -79,7 +85,7 @@ def test_every_mixing_case_mixes(name):
 
 
 def test_what_is_left_behind_is_seen():
-    outcome = harness.attack(CASES["memory_never_read"], "graph", optimizer=naive, removals=3)
+    outcome = harness.attack(CASES["memory_never_read"], "graph", optimizer=naive, removals=3, infinite=False)
     assert outcome.move <= 1 + harness.SLACK and outcome.residue > 0
 
 
