@@ -86,13 +86,6 @@ MISTAKES = (
         ("tests/query_test.py::test_the_state_of_another_query_is_refused",),
     ),
     Mutation(
-        "replicas are averaged",
-        "replicas.py",
-        "tf.distribute.ReduceOp.SUM, list(tensors))",
-        "tf.distribute.ReduceOp.SUM, [tensor / count() for tensor in tensors])",
-        ("tests/distribution_mirrored_test.py::test_weights_and_state_are_those_of_one_device",),
-    ),
-    Mutation(
         "every strategy is taken",
         "replicas.py",
         "if not _has_scope(strategy) or isinstance(strategy, _SUPPORTED):",

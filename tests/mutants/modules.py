@@ -40,7 +40,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "ghost/flow.py": _GHOST,
     "ghost/flow_linear.py": _GHOST,
     "ghost/flow_shapes.py": _GHOST,
-    "ghost/labels.py": _GHOST,
+    "ghost/labels.py": ("tests/ghost/labels_test.py", *_GHOST),
     "ghost/plan.py": (*_GHOST, "tests/gradients_test.py"),
     "ghost/products.py": (*_GHOST, "tests/gradients_test.py"),
     "ghost/rules.py": _GHOST,
