@@ -358,6 +358,7 @@ class DPQuantileClipSGD(DPOptimizer):
 def _fold(passed, add, start):
     """Folds `add` over the examples' gradients, each from a run of the model on that example alone."""
     proven = proof.prove(passed.loss)
+    proven.look_back(passed.seed, passed.gradients)
     poison = proven.poison()
 
     def add_checked(k, gradients, state):

@@ -200,16 +200,6 @@ def test_tensorboard_refuses_the_same(tmp_path):
 
 
 def test_what_cannot_be_seen_is_not_refused():
-    class Own(tf.keras.Sequential):
-        """Its elements are [1, examples, features]: not batches, as far as the dataset says."""
-
-        def train_step(self, data):
-            return super().train_step(tf.nest.map_structure(lambda part: part[0], data))
-
-    model = Own([tf.keras.layers.Dense(3, input_shape=(4,))])
-    model.compile(made().optimizer, models.per_example_loss())
-    x, y = np.zeros((8, 4), np.float32), np.zeros(8)
-    fit(model, tf.data.Dataset.from_tensors((x, y)).repeat(2).batch(1, drop_remainder=True), PrivacyBudget(**WHERE))
     generator = (models.data(BATCH) for _ in range(2))
     fit(compiled(), generator, PrivacyBudget(**WHERE), steps_per_epoch=2)
 

@@ -106,7 +106,8 @@ def test_the_state_of_our_optimizer_is_known_to_be_private(files):
     for name in ("whole.keras", "whole.h5"):
         assert not any("optimizer" in entry for entry in found_in(files / name))
     checkpoint = [entry for entry in found_in(files / "checkpoint-1") if "optimizer" in entry]
-    assert checkpoint == ["optimizer/_divisor/.ATTRIBUTES/VARIABLE_VALUE"]  # its settings are not in the file
+    # Its settings are not in the file, so nothing says whether batch sizes are public: the divisor's, the largest ones.
+    assert "optimizer/_divisor/.ATTRIBUTES/VARIABLE_VALUE" in checkpoint and len(checkpoint) == 3
     assert "optimizer/vars/1" in found_in(files / "v3.weights.h5")  # nothing there says whose state it is
 
 

@@ -43,6 +43,7 @@ def counted(model, steps=4, **optimizer_arguments):
     settings = {"noise_multiplier": 1.0, "l2_norm_clip": 1.0, "expected_batch_size": BATCH, **optimizer_arguments}
     model.compile(DPFixedClipSGD(0.1, **settings), models.per_example_loss())
     model.optimizer.build(model.trainable_variables)
+    model.optimizer._past.see_step(settings["noise_multiplier"], BATCH)
     model.optimizer.noised_steps.assign(steps)
     return model
 

@@ -87,6 +87,9 @@ _TAKES_STRUCTURE = frozenset({
     "PadV2", "MirrorPad", "ExpandDims", "ConcatV2", "BroadcastTo", "Fill", "GatherV2", "ReverseV2", "Cumsum", "Split",
     "SplitV", "ArgMax", "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "Conv2DBackpropInput", "Pack",
     "ResizeBilinear", "ResizeNearestNeighbor", "StatelessRandomUniformV2", "StatelessRandomNormalV2",
+    "StridedSliceGrad",
+    "BroadcastGradientArgs", "ConcatOffset", "DynamicStitch", "InvertPermutation", "Squeeze", "SpaceToBatchND",
+    "BatchToSpaceND", "Conv2DBackpropFilter", "AvgPoolGrad",
 })
 # fmt: on
 

@@ -69,8 +69,13 @@ class Proof:
                 raise ValueError(_mismatch(piece.tensors[0], f"{count} rows, and the loss has {batch} entries"))
             self._trivial = self._trivial or (count == 1 and batch == 1)
 
-    def refuse_mixing_gradients(self, gradients: Sequence[Any]) -> None:
-        """Raises ValueError if examples are known to meet on the way back, in a custom gradient say."""
+    def look_back(self, seed: tf.Tensor, gradients: Sequence[Any]) -> None:
+        """Labels a backward pass from `seed`, [batch], of which entry k is example k's.
+
+        Raises:
+          ValueError: if examples are known to meet on the way back, in a custom gradient say.
+        """
+        self._walk.labels[seed.ref()] = Rows(0)
         for gradient in tf.nest.flatten(list(gradients), expand_composites=True):
             label = None if gradient is None or self._trivial else self._walk.label(gradient)
             if isinstance(label, Lost) and label.mixing:

@@ -45,14 +45,14 @@ MISTAKES = (
         "mechanism.py",
         "return -(-steps // self.shortest_epoch)",
         "return max(1, steps // self.shortest_epoch)",
-        ("tests/accounting_test.py::test_shuffled_counts_epochs_begun",),
+        ("tests/mechanism_test.py::test_shuffled_counts_epochs_begun",),
     ),
     Mutation(
         "shuffled batches are amplified",
         "mechanism.py",
         '        if self.sampling == "shuffled":\n            return event\n',
         "",
-        ("tests/accounting_test.py::test_shuffled_counts_epochs_begun",),
+        ("tests/mechanism_test.py::test_shuffled_counts_epochs_begun",),
     ),
     Mutation(
         "group privacy multiplies epsilon alone",
