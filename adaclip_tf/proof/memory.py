@@ -93,6 +93,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
+        self.metrics: set[Any] = set()  # handles of Keras metrics, as far as they were asked for
 
     def visit(self, walk: Walk, op: tf.Operation, labels: list[Any]) -> None:
         """Notes `op` if it writes data."""
@@ -122,14 +123,32 @@ def root(walk: Walk, tensor: tf.Tensor) -> Any:
 
 def check(walk: Walk, read: set[Any]) -> None:
     """Raises ValueError if the walked graphs keep data; `read` are the resources on which the loss depends."""
-    if not walk.memory.writes:
-        return
-    allowed = set().union(*(handles.ids for handles in _exempt))
-    metrics = _metric_handles()
-    for write in walk.memory.writes:
-        if write.handle in allowed or (write.handle in metrics and write.handle not in read):
-            continue
-        raise ValueError(_message(write, write.handle in metrics))
+    found = walk.memory
+    writes, found.writes = found.writes, []
+    for write in writes:
+        if write.handle not in found.metrics:
+            if any(write.handle in handles.ids for handles in _exempt):
+                continue
+            found.metrics = _metric_handles()
+        if write.handle not in found.metrics or write.handle in read:
+            raise ValueError(_message(write, write.handle in found.metrics))
+
+
+def watch(walk: Walk, read: set[Any]) -> None:
+    """Checks what is added to the walked graph from now on, too: a `train_step` may write after the optimizer's call.
+
+    Nothing tells when a graph is complete. So each op is looked at when it is made, as Python makes it.
+    """
+    create = walk.graph._create_op_internal
+
+    def create_and_check(*arguments: Any, **options: Any) -> tf.Operation:
+        op = create(*arguments, **options)
+        if is_stateful(op) and op.type not in _READS and any(tensor.dtype == tf.resource for tensor in op.inputs):
+            walk.advance()
+            check(walk, read)
+        return op
+
+    walk.graph._create_op_internal = create_and_check
 
 
 def _message(write: Write, is_metric: bool) -> str:

@@ -36,7 +36,8 @@ class Proof:
         _refuse_hidden_state(ancestors)
         label = self._walk.label(loss)
         self._refuse_mixing(label)
-        memory.check(self._walk, _resources(self._walk, ancestors))
+        read = _resources(self._walk, ancestors)
+        memory.check(self._walk, read)
         self.unproven = label.reason if isinstance(label, Lost) else None
         if isinstance(label, Rows):
             self._one_row_each(label)
@@ -44,6 +45,7 @@ class Proof:
         if not self.pieces:
             raise ValueError(f"The loss does not depend on any data that enters this graph; {sources.PASS}")
         self._check_counts()
+        memory.watch(self._walk, read)
 
     def _refuse_mixing(self, label: Any) -> None:
         if isinstance(label, Summed) or (isinstance(label, Lost) and label.mixing):

@@ -119,8 +119,9 @@ class Walk:
         labels = [self._get(tensor) for tensor in op.inputs]
         result = self._transfer(op, labels)
         per_output = result if isinstance(result, list) else [result] * len(outputs)
+        noised = memory.known_private(self.graph)
         for tensor, label in zip(outputs, per_output):
-            self.labels.setdefault(tensor.ref(), label)
+            self.labels.setdefault(tensor.ref(), noised.get(tensor.ref(), label))
         self.memory.visit(self, op, labels)
 
     def _get(self, tensor: tf.Tensor) -> Any:

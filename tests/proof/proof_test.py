@@ -245,6 +245,23 @@ def test_nothing_of_a_batch_may_stay_behind(name, reads):
         _label(loss, static=False)
 
 
+def test_a_train_step_may_not_write_after_the_optimizer_was_called():
+    """As momentum contrast does: the queue of examples is filled behind the step, and read by the next one."""
+    queue, metric = tf.Variable([0.0, 0.0, 0.0]), tf.keras.metrics.Mean()
+
+    def step(x, keeps):
+        proof.prove(_rows(x * queue))
+        metric.update_state(x)
+        queue.assign_add([1.0, 1.0, 1.0])
+        if keeps:
+            queue.assign(x[0])
+
+    signature = [tf.TensorSpec([None, 3])]
+    tf.function(lambda x: step(x, False), input_signature=signature).get_concrete_function()
+    with pytest.raises(ValueError, match="keeps what it saw"):
+        tf.function(lambda x: step(x, True), input_signature=signature).get_concrete_function()
+
+
 def test_what_is_not_computed_from_data_may_be_written():
     count = tf.Variable(0)
 
