@@ -28,6 +28,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     found = results.Results(options.results)
     pending = [mutant for mutant in chosen if options.afresh or found.known(mutant) is None]
+    if options.page:
+        pending = []
     print(f"{len(pending)} of {len(chosen)} mutants to try.", flush=True)
     if pending:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the copy and the tests go too
@@ -51,6 +53,7 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--by-hand", action="store_true", help="the written mistakes alone, and no page")
     parser.add_argument("--results", type=pathlib.Path, default=results.PATH)
     parser.add_argument("--afresh", action="store_true", help="try again what is known")
+    parser.add_argument("--page", action="store_true", help="try nothing, write the page from what is known")
     parser.add_argument("--list", action="store_true", help="say what would be tried, and stop")
     return parser.parse_args(arguments)
 
