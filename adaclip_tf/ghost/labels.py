@@ -83,6 +83,7 @@ class Context:
         self.checks: list[Check] = []
         self.checked: dict[Any, tf.Tensor] = {}  # tensors behind assertions, shared by a layer's kernel and bias
         self.used_checks: frozenset[int] = frozenset()  # by the rule that is being applied
+        self.used_facts: list[tf.Tensor] = []  # likewise: booleans
         self._asserted: dict[int, tuple[tf.Tensor, tf.Operation]] = {}
         self._indices: dict[Any, int] = {}
 
@@ -109,10 +110,11 @@ class Context:
         return [self._assertion(index)[1] for index in sorted(label.checks)]
 
     def poison(self) -> tf.Tensor | None:
-        """0 if `used_checks` hold, else NaN: XLA, which drops assertions, must not go on with wrong norms."""
-        if not self.used_checks:
+        """0 if what the rule rests on holds, else NaN: XLA, which drops assertions, must not go on with wrong norms."""
+        facts = [*(self._assertion(index)[0] for index in sorted(self.used_checks)), *self.used_facts]
+        if not facts:
             return None
-        holds = tf.reduce_all([self._assertion(index)[0] for index in sorted(self.used_checks)])
+        holds = tf.reduce_all(facts)
         return tf.where(holds, 0.0, float("nan"))
 
     def _assertion(self, index: int) -> tuple[tf.Tensor, tf.Operation]:

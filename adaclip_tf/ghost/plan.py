@@ -107,7 +107,7 @@ def analyse(
         if gradient is None:
             plan.unconnected.append(index)
             continue
-        ctx.used_checks = frozenset()
+        ctx.used_checks, ctx.used_facts = frozenset(), []
         try:
             term, rule = _term(ctx, gradient, variable)
             plan.recognised[index] = Handle(term, variable.shape, rule, ctx.poison())

@@ -70,6 +70,7 @@ def _assert_rows(ctx: Context, label: Lead, tensor: tf.Tensor, rows: Rows) -> tf
         static = tensor.shape[0]
         if static is None or ctx.static_n is None:
             holds = tf.equal(tf.shape(tensor)[0], ctx.n * rows.per_example)
+            ctx.used_facts.append(holds)
             message = f"{tensor.op.name!r} does not have {rows.per_example} rows per microbatch."
             assertions.append(tf.raw_ops.Assert(condition=holds, data=[tf.constant(message)]))
         elif static != ctx.static_n * rows.per_example:
