@@ -17,7 +17,7 @@ from adaclip_tf.proof import elementwise
 from adaclip_tf.proof.labels import Label, Public, Rows, Summed, Unproven, rank
 from adaclip_tf.proof.shapes import only_first, single_block
 from adaclip_tf.proof.sizes import Count
-from adaclip_tf.proof.walk import Labels, Walk, describe, entry
+from adaclip_tf.proof.walk import SIZE_ARGUMENTS, Labels, Walk, describe, entry
 
 
 def summed(op: tf.Operation, *labels: Label) -> Summed:
@@ -179,6 +179,7 @@ def _contracted(walk: Walk, op: tf.Operation, labels: Labels, inputs: list[list[
 # Convolutions and their like: the first axis is that of the images.
 
 # Which inputs are images; all others must be public.
+SIZE_ARGUMENTS["DenseBincount"] = SIZE_ARGUMENTS["Bincount"] = frozenset({1})  # as wide as the largest entry
 _IMAGES: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(
         ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D"), (0,)

@@ -82,7 +82,7 @@ class Walk:
         self.graph, self.outer = graph, outer
         self.checks: Checks = Checks() if outer is None else outer.checks
         self.memory: memory.Memory = memory.Memory() if outer is None else outer.memory
-        self.captured = {internal.ref(): external for external, internal in getattr(graph, "captures", [])}
+        self.captured: dict[Any, Any] = {}
         self.labels: dict[Any, Any] = {**memory.known_private(graph), **(inputs or {})}
         self.handles: dict[Any, Any] = {}
         self.symbols: dict[Any, np.ndarray] = {}
@@ -99,6 +99,7 @@ class Walk:
 
     def advance(self) -> None:
         """Labels what was added to the graph since the last call."""
+        self.captured = {internal.ref(): external for external, internal in getattr(self.graph, "captures", [])}
         operations = self.graph.get_operations()
         start, self._seen = self._seen, len(operations)
         for op in operations[start:]:
@@ -148,7 +149,10 @@ class Walk:
 
     def _from_inputs(self, op: tf.Operation, labels: list[Any]) -> Any:
         counted = [i for i, label in enumerate(labels) if isinstance(label, Sizes)]
-        values = [label for i, label in enumerate(labels) if i not in SIZE_ARGUMENTS.get(op.type, ())]
+        sizes = SIZE_ARGUMENTS.get(op.type, frozenset())
+        if any(isinstance(labels[i], (Rows, Summed, Listed)) for i in sizes if i < len(labels)):
+            raise Unproven("has a size that data decides")
+        values = [label for i, label in enumerate(labels) if i not in sizes]
         if any(isinstance(label, Rows) for label in values):
             return self._from_rows(op, labels, values)
         if any(isinstance(label, Summed) for label in values):

@@ -82,6 +82,13 @@ MISTAKES = (
         (f"{_UNKNOWN}[reshaped to the batch's width-False]",),
     ),
     Mutation(
+        "sizes may be what data says",
+        "proof/walk.py",
+        '            raise Unproven("has a size that data decides")\n',
+        "            pass\n",
+        (f"{_UNKNOWN}[tiles as data says-False]",),
+    ),
+    Mutation(
         "tiles may be as many as there are examples",
         "proof/shapes.py",
         "    if isinstance(label, Sizes):\n        symbols",
@@ -168,8 +175,8 @@ MISTAKES = (
     Mutation(
         "the loss may read a metric",
         "proof/memory.py",
-        "(write.handle in metrics and write.handle not in read)",
-        "(write.handle in metrics)",
+        "if write.handle not in found.metrics or write.handle in read:",
+        "if write.handle not in found.metrics:",
         ("tests/proof/proof_test.py::test_a_metric_may_be_written_but_not_read_by_the_loss",),
     ),
     Mutation(
