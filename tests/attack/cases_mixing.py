@@ -196,7 +196,7 @@ FAST = {"softmax_axis_0": "graph", "first_example": "graph", "roll": "graph", "m
 
 for _name, _function in MIXERS.items():
     _fast = (FAST[_name],) if _name in FAST else ()
-    _by_hand(_function, _name, fast=_fast, size_only=_name == "batch_size")
+    _by_hand(_function, _name, fast=_fast, size_only=_name == "batch_size", infinite=_name != "histogram")
 
 
 @case("refused")

@@ -138,7 +138,7 @@ def _measure(case, stepper, reference, clips, batches, removals, infinite) -> Ou
         loud = scaled(batches[0], 1, 1e3)
         # Saturated activations have gradients that are differences of large numbers: ten times the rounding.
         _remove_in_turn(case, stepper, reference, clips, loud, 2, outcome, leniency=10.0)
-    if case.hostile and not case.random and infinite:
+    if case.hostile and case.infinite and not case.random and infinite:
         # One example whose gradient is no number must not spoil the others; what it adds itself is left open.
         broken = scaled(batches[0], 1, np.inf)
         _remove_in_turn(case, stepper, reference, clips, broken, 1, outcome, leniency=np.inf)
