@@ -327,6 +327,7 @@ class DPOptimizer(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossSc
         divisor = tf.cast(self._expected_records or num_records, tf.float32)
         # An empty batch of unknown expected size has nothing to be divided by.
         divisor = tf.maximum(divisor, 1.0)
+        proof.privatised([divisor, num_records])  # the size of a batch is public where no other is given
         mean, next_state = self._fused_step(state, transform, total, normals, divisor)
         proof.privatised([mean, next_state])
         for variables, values in zip(self._state_variables, next_state):

@@ -126,7 +126,8 @@ class Walk:
         self.memory.visit(self, op, labels)
 
     def _get(self, tensor: tf.Tensor) -> Any:
-        return self.labels.get(tensor.ref(), Lost(f"{describe(tensor.op)} comes before what it needs"))
+        noised = memory.known_private(self.graph).get(tensor.ref())  # said so after the op was visited
+        return noised or self.labels.get(tensor.ref(), Lost(f"{describe(tensor.op)} comes before what it needs"))
 
     def _transfer(self, op: tf.Operation, labels: list[Any]) -> Any:
         if self.sources is not None:
