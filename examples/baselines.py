@@ -336,6 +336,7 @@ class DPQuantileClipSGD(DPOptimizer):
         start = self._query.initial_sample_state([tf.zeros(spec.shape) for spec in self._specs])
         sample = _fold(backward.run(loss, var_list, tape), add, start)
         noised, state, _ = self._query.get_noised_result(sample, state)
+        proof.privatised([noised, state])
         mean = [total / self.expected_batch_size for total in noised]
         for variable, value in zip(self._query_variables, tf.nest.flatten(state)):
             variable.assign(value, read_value=False)
