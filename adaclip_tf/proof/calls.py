@@ -81,9 +81,11 @@ def _unfollowed(op: tf.Operation, labels: list[Any], reason: str) -> Any:
 
 def _branches(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
     condition = labels[0]
-    attributes = ("then_branch", "else_branch")
     try:
-        graphs = [_function(op, name) for name in attributes]
+        if op.type in ("Case", "StatelessCase"):
+            graphs = [op.graph._get_function(branch.name).graph for branch in op.get_attr("branches")]
+        else:
+            graphs = [_function(op, name) for name in ("then_branch", "else_branch")]
         results = [_outputs(_inside(walk, graph, list(op.inputs)[1:], labels[1:])) for graph in graphs]
     except (Unproven, AttributeError, ValueError) as error:
         return _unfollowed(op, labels, str(error))
@@ -98,9 +100,8 @@ def _agreed(op: tf.Operation, pair: tuple[Any, ...]) -> Any:
             return label
     if all(isinstance(label, Public) for label in pair):
         return Public()
-    first, second = pair
-    if first == second:
-        return first
+    if all(label == pair[0] for label in pair):
+        return pair[0]
     return Lost(f"{describe(op)} has branches whose results are laid out differently")
 
 
@@ -166,7 +167,7 @@ def _joined(op: tf.Operation, before: Any, after: Any) -> Any:
 
 for _type in ("PartitionedCall", "StatefulPartitionedCall"):
     CALLS[_type] = _call
-for _type in ("If", "StatelessIf"):
+for _type in ("If", "StatelessIf", "Case", "StatelessCase"):
     CALLS[_type] = _branches
 for _type in ("While", "StatelessWhile"):
     CALLS[_type] = _loop

@@ -230,6 +230,9 @@ WRITES = {
     "slice": lambda bank, x: bank[1:2].assign(x[0, 1:2]),
     "in a function": lambda bank, x: tf.function(lambda v: bank.assign_add(v[0]))(x),
     "in a branch": lambda bank, x: tf.cond(bank[0] >= 0.0, lambda: bank.assign_add(x[0]), bank.read_value),
+    "in a case": lambda bank, x: tf.switch_case(
+        tf.cast(bank[0], tf.int32), [lambda: bank.assign_add(x[0]), bank.read_value]
+    ),
     "in a loop": lambda bank, x: tf.while_loop(lambda i: i < 2, lambda i: _then(bank.assign_add(x[0]), i + 1), [0]),
 }
 
