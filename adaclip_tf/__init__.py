@@ -6,33 +6,33 @@ only counts epsilon does not wait for Keras.
 
 import importlib
 
-from adaclip_tf import _versions
+from adaclip_tf._internal import versions
 
-_versions.check()
+versions.check()
 
 __version__ = "0.1.0"
 
 _HOME = {
     "AdaClipSumQuery": "query",
-    "DPAdaClipSGD": "optimizer",
-    "DPFixedClipSGD": "optimizer",
-    "PrivacyBudget": "budget",
-    "PrivacyBudgetSpentError": "budget",
-    "Ledger": "ledger",
-    "PrivacyTensorBoard": "tensorboard",
-    "PrivatePCA": "pca",
-    "check_model": "mixing",
-    "check_release": "inspection",
-    "distributed_poisson_batches": "sampling",
-    "epsilon": "accounting",
-    "epsilon_of": "accounting",
-    "noise_multiplier": "calibration",
-    "optimizer_event": "accounting",
-    "poisson_batches": "sampling",
-    "privacy_statement": "statement",
-    "release": "releasing",
-    "split_budget": "calibration",
-    "training_event": "accounting",
+    "DPAdaClipSGD": "optimizers.adaclip",
+    "DPFixedClipSGD": "optimizers.adaclip",
+    "PrivacyBudget": "privacy.budget",
+    "PrivacyBudgetSpentError": "privacy.budget",
+    "Ledger": "privacy.ledger",
+    "PrivacyTensorBoard": "tensorboard.callback",
+    "PrivatePCA": "data.pca",
+    "check_model": "optimizers.check_model",
+    "check_release": "releasing.inspection",
+    "distributed_poisson_batches": "data.sampling",
+    "epsilon": "privacy.accounting",
+    "epsilon_of": "privacy.accounting",
+    "noise_multiplier": "privacy.calibration",
+    "optimizer_event": "privacy.accounting",
+    "poisson_batches": "data.sampling",
+    "privacy_statement": "privacy.statement",
+    "release": "releasing.release",
+    "split_budget": "privacy.calibration",
+    "training_event": "privacy.accounting",
 }
 
 __all__ = sorted(_HOME)  # noqa: PLE0605

@@ -20,7 +20,9 @@ import dp_accounting
 import tensorflow as tf
 import tensorflow_privacy
 
-from adaclip_tf import _validate, core, noise
+from adaclip_tf import core
+from adaclip_tf._internal import validate
+from adaclip_tf.core import noise
 
 
 class AdaClipSumQuery(tensorflow_privacy.SumAggregationDPQuery):
@@ -34,7 +36,7 @@ class AdaClipSumQuery(tensorflow_privacy.SumAggregationDPQuery):
     functions of its noised value. This covers the mathematics; the noise is float32, so attacks on
     floating-point rounding are out of scope, as they are for tensorflow-privacy.
 
-    The noise comes from a key of the operating system's (see `adaclip_tf.noise`): `tf.random.set_seed` does
+    The noise comes from a key of the operating system's (see `adaclip_tf.core.noise`): `tf.random.set_seed` does
     not touch it, and the query draws anew at every call, whatever state it is given.
 
     >>> query = AdaClipSumQuery(tf.TensorSpec([2]), noise_multiplier=1.0, expected_num_records=4.0)
@@ -98,10 +100,10 @@ class AdaClipSumQuery(tensorflow_privacy.SumAggregationDPQuery):
             raise ValueError(
                 f"`record_specs` must hold at least one tf.TensorSpec; got {record_specs!r}, which has none."
             )
-        self._noise_multiplier = _validate.noise_multiplier("noise_multiplier", noise_multiplier)
-        self._divisor = _validate.positive_float32("expected_num_records", expected_num_records)
+        self._noise_multiplier = validate.noise_multiplier("noise_multiplier", noise_multiplier)
+        self._divisor = validate.positive_float32("expected_num_records", expected_num_records)
         self._noise = noise.NoiseSource(
-            _validate.seed("seed", seed), terms=_validate.positive_integer("noise_terms", noise_terms)
+            validate.seed("seed", seed), terms=validate.positive_integer("noise_terms", noise_terms)
         )
 
     @classmethod

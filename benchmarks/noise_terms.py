@@ -20,7 +20,8 @@ import scipy.stats
 import tensorflow as tf
 from absl import app, flags
 
-from adaclip_tf import DPAdaClipSGD, noise
+from adaclip_tf import DPAdaClipSGD
+from adaclip_tf.core import noise
 from benchmarks import cases
 
 _ROUNDS = flags.DEFINE_integer("rounds", 15, "Rounds of each setting.", lower_bound=1)
@@ -29,7 +30,7 @@ _STEPS = flags.DEFINE_integer("steps", 20, "Steps per round.", lower_bound=1)
 TERMS = (1, 2, 4, 8)
 NUMBERS = 10**7
 NOISE_MULTIPLIERS = (0.5, 0.7, 1.0, 1.5)
-LIMIT = math.sqrt(2.0 * 65 * math.log(2.0))  # of the smallest u, 2^-65, in `adaclip_tf.box_muller`
+LIMIT = math.sqrt(2.0 * 65 * math.log(2.0))  # of the smallest u, 2^-65, in `adaclip_tf.core.box_muller`
 TENSORFLOWS_LIMIT = math.sqrt(-2.0 * math.log(1e-7))
 CASE = cases.CASES["mlp"]
 

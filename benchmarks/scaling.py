@@ -48,7 +48,7 @@ def time_arm(case_name: str, optimizer: str, layout: str, steps: int) -> float:
 
     import adaclip_tf
     from benchmarks import cases
-    from examples import strategies
+    from examples.common import strategies
 
     strategy = strategies.make({"two replicas": "mirrored", "two workers": "multi_worker"}.get(layout, "none"))
     case = cases.CASES[case_name]

@@ -10,7 +10,7 @@ def get_config() -> ml_collections.ConfigDict:
     """The defaults, which are those of the library where it has any."""
     config = ml_collections.ConfigDict()
     config.dataset = "digits"  # mnist, fashion_mnist, digits, breast_cancer, diabetes
-    config.data_dir = ""  # a folder with data files, see examples/data.py
+    config.data_dir = ""  # a folder with data files, see examples/common/data.py
     config.model = "softmax"  # softmax, mlp, cnn, logistic, linear
     config.hidden = 1000  # units of the mlp
     config.pca_components = 0  # dimensions of a PrivatePCA before the model; 0 for none

@@ -1,8 +1,8 @@
-"""The paper's experiments on MNIST, with the hyper-parameters that examples/reproduce.py chose.
+"""The paper's experiments on MNIST, with the hyper-parameters that examples/reproduce/__main__.py chose.
 
     --config=configs/paper.py:softmax/adaclip/0.5     # experiment / method / epsilon
 
-paper.json holds what was chosen, by the grids of examples/reproduce_experiments.py on a held-out part of the training
+paper.json holds what was chosen, by the grids of examples/reproduce/experiments.py on a held-out part of the training
 set. docs/results.md tells how.
 """
 

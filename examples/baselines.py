@@ -14,8 +14,10 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_privacy
 
-from adaclip_tf import _validate, backward, core, gradients, isolated, proof
-from adaclip_tf.base_optimizer import DPOptimizer
+from adaclip_tf import core, gradients
+from adaclip_tf._internal import validate
+from adaclip_tf.gradients import backward, isolated, proof
+from adaclip_tf.optimizers.base_optimizer import DPOptimizer
 
 _DEFAULTS: dict[str, Any] = {
     "num_microbatches": None,
@@ -123,7 +125,7 @@ class DPPerLayerClipSGD(DPOptimizer):
         name="DPPerLayerClipSGD",
         **arguments,
     ):
-        self.l2_norm_clip = _validate.positive_float32("l2_norm_clip", l2_norm_clip)
+        self.l2_norm_clip = validate.positive_float32("l2_norm_clip", l2_norm_clip)
         _check_plain(arguments)
         choice = _PerLayerScale(self.l2_norm_clip)
         super().__init__(choice, learning_rate, momentum, nesterov, name=name, **{**_DEFAULTS, **arguments})
@@ -196,7 +198,7 @@ class DPPerCoordinateClipSGD(DPOptimizer):
         name="DPPerCoordinateClipSGD",
         **arguments,
     ):
-        self.value_clip = _validate.positive_float32("value_clip", value_clip)
+        self.value_clip = validate.positive_float32("value_clip", value_clip)
         _check_plain(arguments)
         choice = _PerCoordinateScale(self.value_clip)
         super().__init__(choice, learning_rate, momentum, nesterov, name=name, **{**_DEFAULTS, **arguments})
@@ -266,11 +268,11 @@ class DPQuantileClipSGD(DPOptimizer):
         name="DPQuantileClipSGD",
         **arguments,
     ):
-        self.l2_norm_clip = _validate.positive_float32("l2_norm_clip", l2_norm_clip)
-        self.target_quantile = _validate.fraction("target_quantile", target_quantile)
-        self.clip_learning_rate = _validate.positive("clip_learning_rate", clip_learning_rate)
+        self.l2_norm_clip = validate.positive_float32("l2_norm_clip", l2_norm_clip)
+        self.target_quantile = validate.fraction("target_quantile", target_quantile)
+        self.clip_learning_rate = validate.positive("clip_learning_rate", clip_learning_rate)
         _check_plain(arguments)
-        sigma = _validate.positive_integer("expected_batch_size", expected_batch_size) / 20.0
+        sigma = validate.positive_integer("expected_batch_size", expected_batch_size) / 20.0
         if noise_multiplier >= 2.0 * sigma:
             raise ValueError(
                 f"`noise_multiplier` must be below expected_batch_size / 10 = {2.0 * sigma:g}, the noise on the count "

@@ -3,7 +3,7 @@
     make demo
 
 shows epsilon grow in the progress bar, prints a table, and writes a figure, TensorBoard logs and both privacy
-statements into runs/demo. Without MNIST (see examples/data.py for where it is looked for) it says so and takes
+statements into runs/demo. Without MNIST (see examples/common/data.py for where it is looked for) it says so and takes
 scikit-learn's digits.
 """
 
@@ -21,7 +21,7 @@ import tensorflow as tf
 from absl import app, flags
 
 from configs import digits_mlp, paper
-from examples import data, training
+from examples.common import data, training
 
 LABELS = {"adaclip": "AdaCliP", "fixed_clip": "Abadi et al."}
 PAPER_METHODS = {"adaclip": "adaclip", "fixed_clip": "abadi"}

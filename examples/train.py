@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import app, flags
 from ml_collections import config_flags
 
-from examples import data, strategies, training
+from examples.common import data, strategies, training
 
 _CONFIG = config_flags.DEFINE_config_file("config", "configs/digits.py", "What to train, and how.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder to keep the run in, and to resume it from.")

@@ -8,12 +8,12 @@ home="${VENV:-.venv}/buildifier-$version"
 tool="$home/node_modules/.bin/buildifier"
 if [ ! -e "$tool" ]; then
     if ! command -v npm > /dev/null; then
-        echo "buildifier: SKIPPED, because npm is not installed (tests/build_test.py still checks the targets)"
+        echo "buildifier: SKIPPED, because npm is not installed (tests/project/build_test.py still checks the targets)"
         exit 0
     fi
     if ! npm install --silent --no-audit --no-fund --prefix "$home" "@bazel/buildifier@$version" > /dev/null; then
         echo "buildifier: SKIPPED, because npm could not bring @bazel/buildifier@$version" \
-            "(tests/build_test.py still checks the targets)"
+            "(tests/project/build_test.py still checks the targets)"
         exit 0
     fi
 fi

@@ -4,67 +4,67 @@ from __future__ import annotations
 
 from tests.mutants.mutation import Mutation
 
-AUDIT = "tests/audit_test.py::test_no_claim_is_refuted_and_a_bolder_claim_would_be"
+AUDIT = "tests/examples/audit_test.py::test_no_claim_is_refuted_and_a_bolder_claim_would_be"
 AUDIT_FIXED = f"{AUDIT}[fixed jacobian]"
 
 MISTAKES = (
     Mutation(
         "no centring term in the clip, ghost path",
-        "gradients.py",
+        "gradients/paths.py",
         "handle.squared_norms(transform.center[index], transform.scale[index])",
         "handle.squared_norms(tf.constant(0.0), transform.scale[index])",
-        ("tests/gradients_test.py::test_sum_equals_the_oracle",),
+        ("tests/gradients/gradients_test.py::test_sum_equals_the_oracle",),
     ),
     Mutation(
         "no centring term in the clip, isolated path",
-        "gradients.py",
+        "gradients/paths.py",
         "known + core.squared_norms(transformed)",
         "known + core.squared_norms([r / b for r, b in zip(record, transform.scale)])",
-        ("tests/gradients_test.py::test_sum_equals_the_oracle",),
+        ("tests/gradients/gradients_test.py::test_sum_equals_the_oracle",),
     ),
     Mutation(
         "the ghost norm is a tenth too small",
-        "gradients.py",
+        "gradients/paths.py",
         "known += norms.value +",
         "known += 0.81 * norms.value +",
-        ("tests/gradients_test.py::test_sum_equals_the_oracle",),
+        ("tests/gradients/gradients_test.py::test_sum_equals_the_oracle",),
     ),
     Mutation(
         "every variable is clipped by itself",
-        "gradients.py",
+        "gradients/paths.py",
         "clipped = core.weigh_records(transformed, core.clip_weights(squared_norm))",
         "clipped = [core.weigh_records([w], core.clip_weights(core.squared_norms([w])))[0] for w in transformed]",
         (AUDIT_FIXED,),
     ),
     Mutation(
         "no allowance for rounding",
-        "gradients.py",
+        "gradients/paths.py",
         "_ROUNDING = 2e-6",
         "_ROUNDING = 0.0",
         (
-            "tests/gradients_test.py::test_a_gradient_close_to_the_center_is_clipped_to_one_in_spite_of_cancellation",
-            "tests/gradients_test.py::test_a_sequence_close_to_a_scalar_center_is_clipped_to_one_in_spite_of_cancellation",
+            "tests/gradients/gradients_test.py::test_a_gradient_close_to_the_center_is_clipped_to_one_in_spite_of_cancellation",
+            "tests/gradients/gradients_test.py::test_a_sequence_close_to_a_scalar_center_is_clipped_to_one_in_spite_of_cancellation",
         ),
     ),
     Mutation(
         "a variable without gradient is left out of the norm",
-        "gradients.py",
+        "gradients/paths.py",
         "norm = tf.reduce_sum(tf.square(tf.broadcast_to(center / scale, self._shape)))",
         "norm = tf.zeros([])",
-        ("tests/gradients_test.py::test_a_variable_without_gradient_takes_part_with_gradient_zero",),
+        ("tests/gradients/gradients_test.py::test_a_variable_without_gradient_takes_part_with_gradient_zero",),
     ),
     Mutation(
         "the isolated path runs the first microbatch again and again",
-        "isolated.py",
+        "gradients/isolated.py",
         "rows = k * microbatch_size + tf.range(microbatch_size)",
         "rows = 0 * k + tf.range(microbatch_size)",
-        ("tests/isolated_test.py::test_equals_one_run_per_example",),
+        ("tests/gradients/isolated_test.py::test_equals_one_run_per_example",),
     ),
     Mutation(
         "the isolated path sums a microbatch",
-        "isolated.py",
+        "gradients/isolated.py",
         "seed = first / tf.cast(tf.maximum(microbatch_size, 1), dtype)",
         "seed = first",
-        ("tests/isolated_test.py::test_microbatches_of_two",),
+        ("tests/gradients/isolated_test.py::test_microbatches_of_two",),
     ),
 )

@@ -4,58 +4,58 @@ from __future__ import annotations
 
 from tests.mutants.mutation import Mutation
 
-AUDIT = "tests/audit_test.py::test_no_claim_is_refuted_and_a_bolder_claim_would_be"
+AUDIT = "tests/examples/audit_test.py::test_no_claim_is_refuted_and_a_bolder_claim_would_be"
 AUDIT_MICROBATCHES = f"{AUDIT}[fixed ghost microbatches]"
 
 MISTAKES = (
     Mutation(
         "division by the true size of a Poisson batch",
-        "base_optimizer.py",
+        "optimizers/base_optimizer.py",
         "self._expected_records or num_records",
         "num_records",
-        ("tests/optimizer_test.py::test_a_poisson_batch_is_divided_by_the_expected_size_and_may_be_empty",),
+        ("tests/optimizers/optimizer_test.py::test_a_poisson_batch_is_divided_by_the_expected_size_and_may_be_empty",),
     ),
     Mutation(
         "the sensitivity of microbatches is ignored",
-        "base_optimizer.py",
+        "optimizers/base_optimizer.py",
         "            return seen.microbatch_sensitivity if seen.steps else 2.0\n        return 2.0",
         "            return 1.0\n        return 1.0",
         (AUDIT_MICROBATCHES,),
     ),
     Mutation(
         "accumulation adds noise to every part",
-        "base_optimizer.py",
+        "optimizers/base_optimizer.py",
         "accumulator.add(batch)",
         "accumulator.add(batch._replace(total=self._share(batch.total)))",
-        ("tests/noise_terms_test.py::test_accumulation_adds_noise_once_per_logical_batch",),
+        ("tests/optimizers/noise_terms_test.py::test_accumulation_adds_noise_once_per_logical_batch",),
     ),
     Mutation(
         "accumulation adds no noise",
-        "base_optimizer.py",
+        "optimizers/base_optimizer.py",
         "functools.partial(self._publish, state, transform, total, records)",
         "functools.partial(self._learn, state, transform, total, None, records)",
-        ("tests/noise_terms_test.py::test_accumulation_adds_noise_once_per_logical_batch",),
+        ("tests/optimizers/noise_terms_test.py::test_accumulation_adds_noise_once_per_logical_batch",),
     ),
     Mutation(
         "noised steps are not counted",
-        "base_optimizer.py",
+        "optimizers/base_optimizer.py",
         "self._noised_steps.assign_add(1",
         "self._noised_steps.assign_add(0",
-        ("tests/optimizer_test.py::test_accumulation_draws_noise_once_and_stands_still_in_between",),
+        ("tests/optimizers/optimizer_test.py::test_accumulation_draws_noise_once_and_stands_still_in_between",),
     ),
     Mutation(
         "replicas' shares of the noise are too small",
-        "base_optimizer.py",
+        "optimizers/base_optimizer.py",
         "share = self.noise_multiplier / math.sqrt(replicas.count())",
         "share = self.noise_multiplier / replicas.count()",
-        ("tests/distribution_mirrored_test.py::test_noise_is_on_the_sum_once",),
+        ("tests/optimizers/distribution_mirrored_test.py::test_noise_is_on_the_sum_once",),
     ),
     Mutation(
         "an optimizer applies gradients that it did not make",
-        "base_optimizer.py",
+        "optimizers/base_optimizer.py",
         "        if maker != id(optimizer):",
         "        if False:",
-        ("tests/optimizer_test.py::test_foreign_gradients_are_refused",),
+        ("tests/optimizers/optimizer_test.py::test_foreign_gradients_are_refused",),
     ),
     Mutation(
         "the query says less noise than it has",
@@ -87,16 +87,16 @@ MISTAKES = (
     ),
     Mutation(
         "every strategy is taken",
-        "replicas.py",
+        "optimizers/replicas.py",
         "if not _has_scope(strategy) or isinstance(strategy, _SUPPORTED):",
         "if True:",
-        ("tests/replicas_test.py::test_other_strategies_are_refused",),
+        ("tests/optimizers/replicas_test.py::test_other_strategies_are_refused",),
     ),
     Mutation(
         "a noise key is mirrored",
-        "replicas.py",
+        "optimizers/replicas.py",
         "return resource_variable_ops.ResourceVariable(value, trainable=False, dtype=dtype, name=name)",
         "return tf.Variable(value, trainable=False, dtype=dtype, name=name)",
-        ("tests/replicas_test.py::test_a_noise_key_is_not_mirrored",),
+        ("tests/optimizers/replicas_test.py::test_a_noise_key_is_not_mirrored",),
     ),
 )

@@ -86,7 +86,8 @@ def _adding() -> str:
 
 - A module: a line in `MODULES` (`tests/mutants/modules.py`), with its tests, quick ones first.
 - A mistake: a `Mutation` in one of `tests/mutants/mistakes_*.py`: a text that occurs in the module once, what to put
-  in its place, and the tests that must fail. `tests/mutation_test.py` says at once if the text is gone or a test is.
+  in its place, and the tests that must fail.
+  `tests/mutants/mutation_test.py` says at once if the text is gone or a test is.
 - An explanation: the identifier and a sentence in `tests/mutants/explained.py`, only where no test could fail.
 
 `python -m tests.mutants --only ghost/terms.py` tries one module, `--list` lists what would be tried, `--afresh` forgets

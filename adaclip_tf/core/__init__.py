@@ -1,0 +1,3 @@
+"""placeholder"""
+
+from adaclip_tf.core.framework import *  # noqa: F403

@@ -1,0 +1,16 @@
+"""From a per-example loss to the clipped sum of its gradients. Start with `paths`.
+
+| module     | holds                                                                             |
+|------------|-----------------------------------------------------------------------------------|
+| `paths`    | `clipped_sum`: which way each variable takes                                       |
+| `proof/`   | that example k's loss and gradient depend on example k alone, or why not           |
+| `ghost/`   | norms and weighted sums read off the backward pass of the whole batch              |
+| `isolated` | every microbatch run by itself: right for any function of one example              |
+| `backward` | one backward pass, and what it was made from                                       |
+
+May import `core` and `_internal`. Knows TensorFlow's graphs and no Keras.
+"""
+
+from adaclip_tf.gradients.paths import MUST_DIVIDE, PATHS, ClippedSum, clipped_sum
+
+__all__ = ["MUST_DIVIDE", "PATHS", "ClippedSum", "clipped_sum"]

@@ -1,0 +1,190 @@
+"""Rules for convolution kernels. The ordinary kernel-gradient op gives the weighted sum; patches the norms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from adaclip_tf.gradients.ghost import _graph, slices, terms
+from adaclip_tf.gradients.ghost.labels import Context, Unknown
+from adaclip_tf.gradients.ghost.products import SumOfOuterProducts
+from adaclip_tf.gradients.ghost.rules import checked, lead, one_lead, rule
+from adaclip_tf.gradients.ghost.terms import Rows, SquaredNorms, Term
+
+_MANY_CHANNELS = 16  # from here on a gather of single columns is faster than cutting
+
+
+class Geometry:
+    """Shapes and attributes of one kernel-gradient op on `image` [rows, H, W, C] and `out` [rows, H', W', D]."""
+
+    def __init__(self, op: tf.Operation):
+        if op.get_attr("data_format") != b"NHWC":
+            raise Unknown("has channels first")
+        self.op_type = op.type
+        self.attributes = {name: op.get_attr(name) for name in ("strides", "padding", "dilations")}
+        self.attributes["padding"] = self.attributes["padding"].decode()
+        if op.type == "Conv2DBackpropFilter":
+            self.attributes["explicit_paddings"] = op.get_attr("explicit_paddings")
+        kernel = _graph.shape_of_shape(op.inputs[1]) or []
+        image, out = _graph.dimensions(op.inputs[0]), _graph.dimensions(op.inputs[2])
+        if len(kernel) != 4 or None in kernel or not image or not out or None in image[1:] or None in out[1:]:
+            raise Unknown("has image or kernel sizes that are only known in the run")
+        self.kernel = [int(size or 0) for size in kernel]
+        self.image = [int(size or 0) for size in image[1:]]
+        self.out = [int(size or 0) for size in out[1:]]
+        self.positions = self.out[0] * self.out[1]
+        self.taps = self.kernel[0] * self.kernel[1]
+
+    def patches(self, image: tf.Tensor) -> tf.Tensor:
+        """[s, H, W, C] to [s, positions, taps * C], channels fastest.
+
+        Windows along each row, then whole windows gathered by rows. Both copy stretches of numbers: on a CPU several
+        times as fast as `tf.image.extract_patches`, which copies number by number.
+        """
+        (pad_rows, rows), (pad_columns, columns) = self._windows(0), self._windows(1)
+        image = tf.pad(image, [[0, 0], pad_rows, pad_columns, [0, 0]])
+        if self.image[2] < _MANY_CHANNELS and self.attributes["dilations"][2] == 1:
+            strips, place = self._cut(image)
+        else:
+            strips, place = tf.gather(image, columns.reshape(-1), axis=2), np.arange(self.out[1])
+        windows = math.prod(strips.shape[2:]) // (self.kernel[1] * self.image[2])  # in a row
+        strips = tf.reshape(strips, [-1, image.shape[1] * windows, self.kernel[1] * self.image[2]])
+        where = rows[:, np.newaxis, :] * windows + place[:, np.newaxis]
+        patches = tf.gather(strips, where.reshape(-1), axis=1)
+        return tf.reshape(patches, [-1, self.positions, self.taps * self.image[2]])
+
+    def _windows(self, axis: int) -> tuple[list[int], np.ndarray]:
+        """Along rows (0) or columns (1): the padding, and [output, tap] as places in the padded image."""
+        taps, size, out = self.kernel[axis], self.image[axis], self.out[axis]
+        stride, dilation = (self.attributes[name][1 + axis] for name in ("strides", "dilations"))
+        places = stride * np.arange(out)[:, np.newaxis] + dilation * np.arange(taps)
+        padding = self.attributes["padding"]
+        if padding == "EXPLICIT":
+            return self.attributes["explicit_paddings"][2 + 2 * axis : 4 + 2 * axis], places
+        missing = max(int(places.max()) + 1 - size, 0) if padding == "SAME" else 0
+        return [missing // 2, missing - missing // 2], places
+
+    def _cut(self, image: tf.Tensor) -> tuple[tf.Tensor, np.ndarray]:
+        """All windows along the rows of a padded image, and where among them the window of each output is.
+
+        Every `groups`-th window overlaps none of the others, so that these are a reshaped slice: no gather, which is
+        slow where a number stands alone.
+        """
+        width, stride, out, channels = self.kernel[1], self.attributes["strides"][2], self.out[1], self.image[2]
+        groups = -(-width // stride)
+        span, count = stride * groups, -(-out // groups)
+        missing = max(stride * (groups - 1) + count * span - image.shape[2], 0)
+        image = tf.pad(image, [[0, 0], [0, 0], [0, missing], [0, 0]])
+        cuts = [image[:, :, stride * group : stride * group + count * span] for group in range(groups)]
+        cuts = [tf.reshape(cut, [-1, image.shape[1], count, span * channels])[..., : width * channels] for cut in cuts]
+        outputs = np.arange(out)
+        return tf.concat(cuts, axis=2), outputs % groups * count + outputs // groups
+
+    def kernel_gradient(self, image: tf.Tensor, out: tf.Tensor) -> tf.Tensor:
+        """The sum over all rows, by the op that plain training uses."""
+        operation = getattr(tf.raw_ops, self.op_type)
+        return operation(input=image, filter_sizes=self.kernel, out_backprop=out, **self.attributes)
+
+
+class _Images:
+    """The two operands of a kernel-gradient op, as [n, rows per microbatch, ...] and as they are."""
+
+    def __init__(self, ctx: Context, op: tf.Operation):
+        index = one_lead(ctx, op, (0, 2))
+        label = lead(ctx, op.inputs[index])
+        self.rows = Rows(ctx, label)
+        operands = {i: op.inputs[i] for i in (0, 2)}
+        operands[index] = checked(ctx, label, operands[index], self.rows)
+        self.image, self.out = (tf.cast(operands[i], tf.float32) for i in (0, 2))
+        self.split = [self.rows.split(self.image), self.rows.split(self.out)]
+
+    def weighted(self, weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return self.rows.keep(self.image, weights), self.rows.weigh(self.out, weights)
+
+
+def _merge(array: tf.Tensor) -> tf.Tensor:
+    """[s, rows, ...] as [s * rows, ...]."""
+    return tf.reshape(array, [tf.shape(array)[0] * tf.shape(array)[1], *array.shape[2:]])
+
+
+@rule("Conv2DBackpropFilter")
+def _conv2d(ctx: Context, op: tf.Operation, size: int) -> Term:
+    del size
+    geometry, images = Geometry(op), _Images(ctx, op)
+    groups = geometry.image[2] // max(geometry.kernel[2], 1)
+    if groups != 1:
+        return _Grouped(ctx, geometry, images, groups)
+    inner, outer = geometry.taps * geometry.image[2], geometry.out[2]
+
+    def make(arrays: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        examples, each = tf.shape(arrays[0])[0], tf.shape(arrays[0])[1]
+        patches = geometry.patches(_merge(arrays[0]))
+        positions = each * geometry.positions
+        return (
+            tf.reshape(patches, [examples, positions, inner]),
+            tf.reshape(arrays[1], [examples, positions, outer]),
+        )
+
+    def total(weights: tf.Tensor) -> tf.Tensor:
+        return geometry.kernel_gradient(*images.weighted(weights))
+
+    each = images.rows.per_example
+    length = None if each is None else each * geometry.positions
+    return SumOfOuterProducts(ctx.n, images.split, make, (inner, outer), length, total)
+
+
+class _Grouped:
+    """Kernels where an input channel meets some output channels only: grouped and depthwise convolutions."""
+
+    def __init__(self, ctx: Context, geometry: Geometry, images: _Images, groups: int):
+        self._n, self._geometry, self._images, self._groups = ctx.n, geometry, images, groups
+
+    def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        geometry = self._geometry
+        size = math.prod(geometry.kernel)
+
+        def norms(arrays: list[tf.Tensor]) -> tf.Tensor:
+            gradients = tf.einsum("epkgc,epgd->ekcgd", *self._factors(arrays))
+            return terms.direct_norms(self._in_kernel_order(gradients), center, scale)
+
+        each = self._images.rows.per_example or 1
+        floats = 3 * size + 3 * each * geometry.positions * (geometry.taps * geometry.image[2] + geometry.out[2])
+        value = slices.map_examples(norms, self._images.split, self._n, floats)
+        return SquaredNorms(value, value)
+
+    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
+        image, out = self._images.weighted(weights)
+        if self._geometry.op_type != "Conv2DBackpropFilter":
+            # The depthwise op leaves its output uninitialised for an empty batch.
+            return tf.where(self._n > 0, self._geometry.kernel_gradient(image, out), 0.0)
+        # TensorFlow has no grouped kernel gradient on the CPU.
+        factors = self._factors([image[:, tf.newaxis], out[:, tf.newaxis]])
+        return self._in_kernel_order(tf.einsum("epkgc,epgd->kcgd", *factors)[tf.newaxis])
+
+    def _factors(self, arrays: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        geometry, groups = self._geometry, self._groups
+        examples, each = tf.shape(arrays[0])[0], tf.shape(arrays[0])[1]
+        positions = each * geometry.positions
+        patches = geometry.patches(_merge(arrays[0]))
+        per_group = geometry.image[2] // groups
+        return (
+            tf.reshape(patches, [examples, positions, geometry.taps, groups, per_group]),
+            tf.reshape(arrays[1], [examples, positions, groups, geometry.out[2] // groups]),
+        )
+
+    def _in_kernel_order(self, gradients: tf.Tensor) -> tf.Tensor:
+        """[s, taps, channels per group, groups, outputs per group] is both layouts of a kernel already.
+
+        Grouped kernels are [H, W, channels per group, groups x outputs per group]; depthwise kernels, with one
+        channel per group, [H, W, channels = groups, multiplier = outputs per group].
+        """
+        return tf.reshape(gradients, [tf.shape(gradients)[0], *self._geometry.kernel])
+
+
+@rule("DepthwiseConv2dNativeBackpropFilter")
+def _depthwise(ctx: Context, op: tf.Operation, size: int) -> Term:
+    del size
+    geometry, images = Geometry(op), _Images(ctx, op)
+    return _Grouped(ctx, geometry, images, geometry.image[2])

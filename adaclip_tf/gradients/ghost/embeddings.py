@@ -1,0 +1,104 @@
+"""The rule for gathered tables: sparse gradients (IndexedSlices), without a [batch, vocabulary, width] tensor.
+
+Position l of an example adds v_l to row i_l of the table's gradient G. With G_j the sum over the positions that
+look up row j,
+
+    |(G - a) / b|^2 = sum_{j looked up} G_j^2 p_j  -  2 sum_l v_l . (a p)[i_l]  +  sum a^2 p
+
+The last term is one number for all examples, however many rows nobody looked up. Positions that look up the same
+row are added before they are squared.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from tensorflow.python.ops import control_flow_util
+
+from adaclip_tf.gradients.ghost import terms
+from adaclip_tf.gradients.ghost.labels import Context, Unknown
+from adaclip_tf.gradients.ghost.rules import checked, lead
+from adaclip_tf.gradients.ghost.terms import Rows, SquaredNorms
+
+
+class Lookup:
+    """The gradient of a table [vocabulary, width] from the rows that each example looked up."""
+
+    def __init__(self, ctx: Context, gradient: tf.IndexedSlices, shape: tf.TensorShape):
+        label = lead(ctx, gradient.values)
+        if label.outer != 1:
+            raise Unknown("is not followed between SpaceToBatchND and BatchToSpaceND")
+        if ctx.label(gradient.indices) is not None:
+            raise Unknown("looks up rows that depend on the gradient")
+        if not shape.is_fully_defined() or shape.rank < 1:
+            raise Unknown("has a shape that is only known in the run")
+        self._rows = Rows(ctx, label)
+        self._n = ctx.n
+        self._vocabulary = shape[0]
+        self._width = shape[1:].num_elements()
+        values = checked(ctx, label, gradient.values, self._rows)
+        self._indices = tf.reshape(gradient.indices, [-1])
+        self._values = tf.reshape(tf.cast(values, tf.float32), [tf.shape(self._indices)[0], self._width])
+
+    def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        scaled = self._values / self._look_up(scale)  # v / b, so that squares are of w's size
+        quadratic = self._sum_of_squares(scaled)
+        ratio = self._look_up(center / scale)
+        linear = self._per_example(scaled) * ratio if terms.is_scalar(ratio) else self._per_example(scaled * ratio)
+        constant = terms.constant_part(center, scale, self._vocabulary * self._width)
+        return terms.expanded(quadratic, linear, constant)
+
+    def _look_up(self, table: tf.Tensor) -> tf.Tensor:
+        if terms.is_scalar(table):
+            return table
+        return tf.gather(tf.reshape(table, [self._vocabulary, self._width]), self._indices)
+
+    def _per_example(self, rows: tf.Tensor) -> tf.Tensor:
+        """The sum of everything in each example's rows."""
+        floats = tf.size(rows) // tf.maximum(self._n, 1)
+        return tf.reduce_sum(tf.reshape(rows, [self._n, floats]), axis=1)
+
+    def _sum_of_squares(self, values: tf.Tensor) -> tf.Tensor:
+        """sum_j |sum_{l: i_l = j} v_l|^2 of each example."""
+        if self._rows.per_example == 1:
+            return self._per_example(tf.square(values))
+        if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+            return self._per_example(tf.square(self._added_up(values)))
+        # Most rows are looked up once, and adding up is slow: only what repeats is taken out and added up.
+        examples = tf.range(tf.shape(self._indices)[0]) // self._length()
+        keys = tf.cast(self._indices, tf.int64) + self._vocabulary * tf.cast(examples, tf.int64)
+        distinct, lookups = tf.unique(keys)
+        counts = tf.math.unsorted_segment_sum(tf.ones_like(lookups), lookups, tf.size(distinct))
+        repeats = tf.gather(counts, lookups) > 1
+        squares = tf.reduce_sum(tf.square(values), axis=1)
+        positions = tf.where(repeats)[:, 0]
+        repeated, groups = tf.unique(tf.gather(lookups, positions))
+        sums = tf.math.unsorted_segment_sum(tf.gather(values, positions), groups, tf.size(repeated))
+        example = tf.gather(distinct, repeated) // self._vocabulary
+        return self._per_example(tf.where(repeats, 0.0, squares)) + tf.math.unsorted_segment_sum(
+            tf.reduce_sum(tf.square(sums), axis=1), example, self._n
+        )
+
+    def _length(self) -> tf.Tensor:
+        """Positions per microbatch."""
+        return tf.maximum(tf.shape(self._indices)[0] // tf.maximum(self._n, 1), 1)
+
+    def _added_up(self, values: tf.Tensor) -> tf.Tensor:
+        """Rows of one example that have the same index, added up in one of their places; 0 in the others.
+
+        All shapes follow from the batch's, as XLA needs them to.
+        """
+        positions = tf.shape(self._indices)[0]
+        length = positions // tf.maximum(self._n, 1)
+        indices = tf.reshape(self._indices, [self._n, length])
+        order = tf.argsort(indices, axis=1, stable=True)
+        ordered = tf.gather(indices, order, batch_dims=1)
+        is_new = tf.cast(tf.not_equal(ordered[:, 1:], ordered[:, :-1]), tf.int32)
+        start = (length * tf.range(self._n))[:, tf.newaxis]  # where the example's rows start
+        place = start + tf.concat([tf.zeros([self._n, tf.minimum(length, 1)], tf.int32), tf.cumsum(is_new, 1)], 1)
+        # Back from sorted order; each sum has one term.
+        place = tf.math.unsorted_segment_sum(tf.reshape(place, [-1]), tf.reshape(start + order, [-1]), positions)
+        return tf.scatter_nd(place[:, tf.newaxis], values, [positions, self._width])
+
+    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
+        values = self._rows.weigh(self._values, weights)
+        return tf.scatter_nd(self._indices[:, tf.newaxis], values, [self._vocabulary, self._width])

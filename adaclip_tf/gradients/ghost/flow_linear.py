@@ -1,0 +1,172 @@
+"""The table's entries for ops that contract: reductions, products, convolutions, pooling, normalisation."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import tensorflow as tf
+
+from adaclip_tf.gradients.ghost import _graph
+from adaclip_tf.gradients.ghost.flow import Labels, axis_zero, entry, only, rank, same_extent, single_block
+from adaclip_tf.gradients.ghost.labels import Context, Label, Lead, Lost, Summed, Unknown
+
+
+def reduced_axes(op: tf.Operation) -> tuple[set[int], set[int]]:
+    """The axes over which a Sum or Mean certainly reduces, and those over which it may.
+
+    The axes that gradients of broadcasting ops reduce are computed in the run, from the shapes of both
+    operands. An operand's static 1 means "certainly" (reducing an axis of extent 1 changes nothing), another static
+    extent "certainly not".
+    """
+    total = rank(op.inputs[0])
+    static = _graph.axes(op.inputs[1], total)
+    if static is not None:
+        return set(static), set()
+    indices = op.inputs[1]
+    source = indices.op
+    if source.type != "BroadcastGradientArgs":
+        return set(), set(range(total))
+    shapes = [_graph.shape_of_shape(tensor) for tensor in source.inputs]
+    shape, other = shapes[indices.value_index], shapes[1 - indices.value_index]
+    if shape is None or other is None:
+        return set(), set(range(total))
+    offset = max(len(shape), len(other)) - len(shape)
+    certain = set(range(offset)) | {axis + offset for axis, extent in enumerate(shape) if extent == 1}
+    return certain, {axis + offset for axis, extent in enumerate(shape) if extent is None}
+
+
+@entry("Sum", "Mean")
+def _reduce(ctx: Context, op: tf.Operation, labels: Labels) -> Label:
+    label = single_block(only(labels, 0))
+    certain, possible = reduced_axes(op)
+    if label.axis in certain:
+        return Summed()
+    keep_dims = op.get_attr("keep_dims")
+    if label.axis in possible:
+        if not keep_dims:
+            raise Unknown("reduces over axes that are only known in the run")
+        # Reduced to 1 or left alone: the extent tells.
+        label = same_extent(ctx, op, label, op.inputs[0], op.outputs[0])
+    dropped = 0 if keep_dims else sum(axis < label.axis for axis in certain)
+    return dataclasses.replace(label, axis=label.axis - dropped)
+
+
+@entry("MatMul")
+def _matmul(ctx: Context, op: tf.Operation, labels: Labels) -> Label:
+    """dy W: rows stay rows. x^T dy contracts them: the gradient of a variable."""
+    del ctx
+    if labels[0] is not None and labels[1] is not None:
+        raise Unknown("is not linear")
+    first = labels[0] is not None
+    label = axis_zero(labels[0] if first else labels[1])
+    transposed = op.get_attr("transpose_a" if first else "transpose_b")
+    if transposed == first:
+        return Summed()
+    if not first:
+        raise Unknown("moves the axis that holds the examples")
+    return label
+
+
+@entry("BiasAddGrad", "Conv2DBackpropFilter", "DepthwiseConv2dNativeBackpropFilter", "Conv3DBackpropFilterV2")
+def _gradient_of_a_variable(ctx: Context, op: tf.Operation, labels: Labels) -> Label:
+    """Sums over the rows by definition; whether a rule applies is for the rule to say."""
+    del ctx, op, labels
+    return Summed()
+
+
+@entry("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+def _batch_matmul(ctx: Context, op: tf.Operation, labels: Labels) -> Label:
+    del ctx
+    index = 0 if labels[0] is not None else 1
+    label = axis_zero(only(labels, index))
+    ranks = [rank(tensor) for tensor in op.inputs]
+    if ranks[index] < ranks[1 - index]:
+        raise Unknown("broadcasts new axes in front of the examples")
+    if ranks[index] == 2 and (index == 1 or op.get_attr("adj_x")):
+        raise Unknown("contracts or moves the axis that holds the examples")
+    return label
+
+
+@entry("Einsum")
+def _einsum(ctx: Context, op: tf.Operation, labels: Labels) -> Label:
+    del ctx
+    inputs, output = parse_einsum(op)
+    index = next(i for i, label in enumerate(labels) if label is not None)
+    label = single_block(axis_zero(only(labels, index)))
+    letter = inputs[index][0]
+    if letter not in output:
+        return Summed()
+    if output[0] != letter:
+        raise Unknown("moves the axis that holds the examples")
+    return label
+
+
+def parse_einsum(op: tf.Operation) -> tuple[list[str], str]:
+    """The operands' letters and the result's, for equations where every axis has its own letter."""
+    equation = op.get_attr("equation").decode().replace(" ", "")
+    if "." in equation or "->" not in equation:
+        raise Unknown("has an equation with '...'")
+    left, output = equation.split("->")
+    inputs = left.split(",")
+    if any(len(set(letters)) != len(letters) for letters in [*inputs, output]) or not all(inputs):
+        raise Unknown("has an equation with repeated letters")
+    return inputs, output
+
+
+@entry("Conv2DBackpropInput", "DepthwiseConv2dNativeBackpropInput", "Conv3DBackpropInputV2")
+@entry("MaxPoolGrad", "MaxPool3DGrad")
+def _third_operand_rows(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    del ctx, op
+    return axis_zero(only(labels, 2))
+
+
+@entry("AvgPoolGrad", "AvgPool3DGrad")
+def _second_operand_rows(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    del ctx, op
+    return axis_zero(only(labels, 1))
+
+
+@entry("Conv2D", "Conv3D", "DepthwiseConv2dNative", "AvgPool", "AvgPool3D")
+@entry("ResizeBilinearGrad", "ResizeNearestNeighborGrad", "ResizeBicubicGrad", "LRNGrad")
+@entry("SpaceToDepth", "DepthToSpace")
+def _first_operand_rows(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    del ctx, op
+    return axis_zero(only(labels, 0))
+
+
+@entry("SpaceToBatchND", "BatchToSpaceND")
+def _space_batch(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    """Output row b * batch + r of SpaceToBatchND is phase b of row r."""
+    del ctx
+    label = axis_zero(only(labels, 0))
+    block_shape = _graph.constant(op.inputs[1])
+    if block_shape is None:
+        raise Unknown("has a block shape that is only known in the run")
+    phases = math.prod(int(block) for block in block_shape)
+    before, after = (1, phases) if op.type == "SpaceToBatchND" else (phases, 1)
+    if label.outer != before:
+        raise Unknown("regroups rows in a way that is not followed")
+    return dataclasses.replace(label, outer=after)
+
+
+@entry("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
+def _fused_batch_norm_grad(ctx: Context, op: tf.Operation, labels: Labels) -> list[Label]:
+    """Normalises every channel over all other axes: the batch's, or, in LayerNormalization, the features'.
+
+    Keras computes LayerNormalization on a tensor of shape [1, rows, features, 1] in NCHW layout, where the
+    rows are the channels: those stay apart.
+    """
+    del ctx
+    label = single_block(only(labels, 0))
+    parameters: Label = Lost(f"{_graph.describe(op)} sums its parameters' gradients over the examples")
+    rest = [parameters] * (len(op.outputs) - 1)
+    if not op.get_attr("is_training"):
+        return [axis_zero(label), *rest]
+    dims = _graph.dimensions(op.inputs[0])
+    channels_first = op.get_attr("data_format") == b"NCHW"
+    # With axis 0 labelled and of extent 1 there is one microbatch, which axis 1 holds just as well.
+    if channels_first and dims is not None and dims[0] == 1 and label.axis in (0, 1):
+        rows = label.rows if label.axis == 1 else None
+        return [dataclasses.replace(label, axis=1, rows=rows), *rest]
+    raise Unknown("normalises over the batch (BatchNormalization in training mode)", mixing=True)

@@ -1,0 +1,196 @@
+"""The table's entries for ops that change the shape: reshapes, transposes, slices, pads, concatenations."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from adaclip_tf.gradients.ghost import _graph
+from adaclip_tf.gradients.ghost.flow import (
+    Labels,
+    axis_zero,
+    entry,
+    joined,
+    only,
+    others_are_zero,
+    rank,
+    same_extent,
+    single_block,
+)
+from adaclip_tf.gradients.ghost.labels import Context, Lead, Unknown
+
+
+@entry("Reshape", "Squeeze", "ExpandDims")
+def _reshape(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    """Row-major order is kept, so chunks stay chunks: only the axis that holds them is to be found."""
+    label = only(labels, 0)
+    source, result = op.inputs[0], op.outputs[0]
+    rank(source)
+    after = _known_shape(op) if rank(result) else []
+    if not after:
+        raise Unknown("flattens the examples into a scalar")
+    axis = 0
+    if ctx.static_n != 1:
+        axis = next((i for i, dimension in enumerate(after) if dimension != 1), 0)
+    rows = _rows_after_reshape(op, label, after, axis)
+    if label.outer != 1 and (rows is None or rows != label.rows or axis != 0):
+        raise Unknown("regroups rows between SpaceToBatchND and BatchToSpaceND")
+    if rows is not None and rows == int(rows):
+        return dataclasses.replace(label, axis=axis, rows=int(rows))
+    divides = ctx.divides(after[axis])
+    if divides is False or (rows is not None and ctx.microbatch_size == 1):
+        raise Unknown("puts several examples into one row")
+    checks = label.checks if divides else label.checks | {ctx.check(result, axis, op)}
+    return dataclasses.replace(label, axis=axis, rows=None, checks=checks)
+
+
+def _known_shape(op: tf.Operation) -> list[int | None]:
+    """The shape after a reshape, from the static shape and from how the requested shape is computed."""
+    static = op.outputs[0].shape.as_list()
+    requested = _graph.shape_of_shape(op.inputs[1]) if op.type == "Reshape" else None
+    if requested is None or len(requested) != len(static):
+        return static
+    return [r if s is None else s for s, r in zip(static, requested)]
+
+
+def _rows_after_reshape(op: tf.Operation, label: Lead, after: list[int | None], axis: int) -> Any:
+    """Rows per seed after the reshape, a fraction if it is not whole, None if not known."""
+    before = op.inputs[0].shape.as_list()
+    if op.type != "Reshape" and [d for d in before if d != 1] == [d for d in after if d != 1]:
+        moved = sum(d != 1 for d in before[: label.axis]) == sum(d != 1 for d in after[:axis])
+        if moved and before[label.axis] == after[axis]:
+            return label.rows
+    if axis == label.axis and _undoes_broadcast(op):
+        return label.rows
+    inner = _graph.size(after[axis + 1 :])
+    if not label.elements or not inner:
+        return None
+    return label.elements / (inner * label.outer)
+
+
+def _undoes_broadcast(op: tf.Operation) -> bool:
+    """Whether the op is the second half of `reshape(sum(dy, axes, keepdims), shape(a))`, a's own gradient.
+
+    Every op that broadcasts has this in its gradient. Where a has dy's rank, the reshape changes nothing.
+    """
+    total = op.inputs[0].op
+    if op.type != "Reshape" or total.type != "Sum" or not total.get_attr("keep_dims"):
+        return False
+    axes = total.inputs[1]
+    if axes.op.type != "BroadcastGradientArgs" or op.outputs[0].shape.rank != op.inputs[0].shape.rank:
+        return False
+    return axes.op.inputs[axes.value_index] is op.inputs[1]
+
+
+@entry("Transpose")
+def _transpose(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    del ctx
+    label = only(labels, 0)
+    permutation = _graph.axes(op.inputs[1], rank(op.inputs[0]))
+    if permutation is None or permutation[: label.axis + 1] != list(range(label.axis + 1)):
+        raise Unknown("moves the axis that holds the examples")
+    return label
+
+
+@entry("BroadcastTo")
+def _broadcast(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    del ctx
+    label = axis_zero(only(labels, 0))
+    if rank(op.inputs[0]) != rank(op.outputs[0]):
+        raise Unknown("broadcasts new axes in front of the examples")
+    return label
+
+
+@entry("Tile", "Pad", "PadV2", "Slice")
+def _resize(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    label = single_block(axis_zero(only(labels, 0)))
+    if op.type == "PadV2" and not _graph.is_zero(op.inputs[2]):
+        raise Unknown("pads with something else than 0")
+    # A tile, pad or slice that keeps the extent of an axis leaves that axis as it is.
+    return same_extent(ctx, op, label, op.inputs[0], op.outputs[0])
+
+
+@entry("MirrorPadGrad")
+def _mirror_pad_grad(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    return same_extent(ctx, op, axis_zero(only(labels, 0)), op.inputs[0], op.outputs[0])
+
+
+@entry("StridedSliceGrad")
+def _strided_slice_grad(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    """Forward x[:, ...]: the first axis is taken whole, so the gradient's rows go back where they were."""
+    del ctx
+    label = single_block(axis_zero(only(labels, 4)))
+    mask = {name: op.get_attr(f"{name}_mask") & 1 for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
+    strides = _graph.constant(op.inputs[3])
+    if mask["new_axis"] or mask["shrink_axis"] or strides is None:
+        raise Unknown("slices along the axis that holds the examples")
+    if mask["ellipsis"]:
+        added = bin(op.get_attr("new_axis_mask")).count("1")
+        if rank(op.outputs[0]) <= len(strides) - 1 - added:
+            raise Unknown("slices along the axis that holds the examples")
+        return label
+    if not (mask["begin"] and mask["end"] and strides[0] == 1):
+        raise Unknown("slices along the axis that holds the examples")
+    return label
+
+
+@entry("ConcatV2")
+def _concat(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    del ctx
+    if labels[-1] is not None:
+        raise Unknown("is not linear")
+    return _stacked(op, labels[:-1], _graph.axes(op.inputs[-1], rank(op.outputs[0])))
+
+
+@entry("Pack")
+def _pack(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    del ctx
+    return _stacked(op, labels, [op.get_attr("axis") % rank(op.outputs[0])])
+
+
+def _stacked(op: tf.Operation, labels: Labels, along: list[int] | None) -> Lead:
+    others_are_zero(op.inputs[: len(labels)], labels)
+    label = axis_zero(joined([label for label in labels if label is not None]))
+    if along is None or 0 in along:
+        raise Unknown("joins gradients along the axis that holds the examples")
+    return label
+
+
+@entry("Unpack")
+def _unpack(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    del ctx
+    return _untouched(op, only(labels, 0), [op.get_attr("axis") % rank(op.inputs[0])])
+
+
+@entry("Split")
+def _split(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    del ctx
+    return _untouched(op, only(labels, 1), _graph.axes(op.inputs[0], rank(op.inputs[1])))
+
+
+@entry("SplitV")
+def _split_v(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    del ctx
+    return _untouched(op, only(labels, 0), _graph.axes(op.inputs[2], rank(op.inputs[0])))
+
+
+@entry("ReverseV2", "Cumsum")
+def _along_axis(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    del ctx
+    return _untouched(op, only(labels, 0), _graph.axes(op.inputs[1], rank(op.inputs[0])))
+
+
+@entry("Roll")
+def _roll(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    del ctx
+    return _untouched(op, only(labels, 0), _graph.axes(op.inputs[2], rank(op.inputs[0])))
+
+
+def _untouched(op: tf.Operation, label: Lead, along: list[int] | None) -> Lead:
+    del op
+    axis_zero(label)
+    if along is None or 0 in along:
+        raise Unknown("works along the axis that holds the examples")
+    return label

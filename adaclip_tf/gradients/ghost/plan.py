@@ -1,0 +1,157 @@
+"""From gradients to handles: follows the seed, then finds each variable's rule."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from adaclip_tf.gradients.ghost import _graph, flow, rules, terms
+from adaclip_tf.gradients.ghost.embeddings import Lookup
+from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Summed, Unknown
+from adaclip_tf.gradients.ghost.terms import SquaredNorms, Term
+
+_SEVERAL = frozenset({"AddN", "AddV2", "Add"})
+_SAME_ORDER = frozenset({"Identity", "Cast", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "EnsureShape"})
+
+
+class Handle:
+    """Per-example norms and weighted sums of one variable's gradient.
+
+    Attributes:
+      rule: the type of the op that the gradient was read off, for messages and tests.
+    """
+
+    def __init__(self, term: Term, shape: tf.TensorShape, rule: str, poison: tf.Tensor | None = None):
+        self._term = term
+        self._poison = poison
+        self._shape = shape
+        self.rule = rule
+
+    @tf.autograph.experimental.do_not_convert
+    def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        """|(g_k - a) / b|^2 over this variable, for every microbatch k.
+
+        Args:
+          center: a, broadcasting against the variable.
+          scale: b > 0, likewise. Scalars are cheaper.
+
+        Returns:
+          The squares and the sum of the absolute values of their terms, both float32 of shape [n]. NaN or
+          infinite where the record's gradient is not finite.
+        """
+        norms = self._term.squared_norms(self._full(center), self._full(scale))
+        return norms if self._poison is None else SquaredNorms(norms.value + self._poison, norms.magnitude)
+
+    @tf.autograph.experimental.do_not_convert
+    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
+        """sum_k weights_k g_k in the variable's shape, float32. Weight 0 leaves a record out, NaNs and all."""
+        weights = tf.reshape(tf.cast(weights, tf.float32), [-1])
+        return tf.reshape(self._term.weighted_sum(weights), self._shape)
+
+    def _full(self, value: Any) -> tf.Tensor:
+        value = tf.cast(value, tf.float32)
+        if value.shape.rank == 0 or value.shape == self._shape:
+            return value
+        return tf.broadcast_to(value, self._shape)
+
+
+@dataclasses.dataclass
+class Plan:
+    """What can be read off the backward graph, by index of the variable.
+
+    Attributes:
+      recognised: the variables that have a handle.
+      unrecognised: the others, with a sentence that names the variable, the op and why there is no rule.
+      unconnected: indices of variables that the loss does not depend on (their gradient is None).
+      mixing: sentences about ops that let one example's loss depend on another example.
+    """
+
+    recognised: dict[int, Handle] = dataclasses.field(default_factory=dict)
+    unrecognised: dict[int, str] = dataclasses.field(default_factory=dict)
+    unconnected: list[int] = dataclasses.field(default_factory=list)
+    mixing: list[str] = dataclasses.field(default_factory=list)
+
+
+@tf.autograph.experimental.do_not_convert
+def analyse(
+    gradients: Sequence[Any], variables: Sequence[tf.Variable], seed: tf.Tensor, num_microbatches: Any = None
+) -> Plan:
+    """Reads per-example gradients off one backward pass. Call it in the graph that holds that pass.
+
+    >>> @tf.function
+    ... def squared_norms(x, kernel):
+    ...     with tf.GradientTape() as tape:
+    ...         loss = tf.reduce_sum(x @ kernel, axis=1)
+    ...     seed = tf.identity(tf.ones_like(loss))
+    ...     gradients = tape.gradient(loss, [kernel], output_gradients=seed)
+    ...     plan = analyse(gradients, [kernel], seed)
+    ...     return plan.recognised[0].squared_norms(0.0, 1.0).value
+    >>> squared_norms(tf.constant([[3.0, 4.0], [0.0, 2.0]]), tf.Variable([[1.0], [1.0]])).numpy()
+    array([25.,  4.], dtype=float32)
+
+    Args:
+      gradients: of the loss [batch] with respect to `variables`, from `tape.gradient(loss, variables,
+        output_gradients=seed)`; tensors, `tf.IndexedSlices` or None.
+      variables: in the same order.
+      seed: a tensor [batch] that nothing else in the graph is computed from. Scaling it by 1/m makes each
+        record the mean over a microbatch of m examples.
+      num_microbatches: n, which must divide the batch; None for one per example.
+    """
+    ctx = Context(seed, num_microbatches)
+    flow.propagate(ctx, seed)
+    plan = Plan()
+    for index, (gradient, variable) in enumerate(zip(gradients, variables)):
+        if gradient is None:
+            plan.unconnected.append(index)
+            continue
+        ctx.used_checks, ctx.used_facts = frozenset(), []
+        try:
+            term, rule = _term(ctx, gradient, variable)
+            plan.recognised[index] = Handle(term, variable.shape, rule, ctx.poison())
+        except Unknown as unknown:
+            plan.unrecognised[index] = f"{variable.name}: {unknown.reason}."
+    mixing = (label.reason for label in ctx.labels.values() if isinstance(label, Lost) and label.mixing)
+    plan.mixing.extend(dict.fromkeys(mixing))
+    return plan
+
+
+def _term(ctx: Context, gradient: Any, variable: tf.Variable) -> tuple[Term, str]:
+    if isinstance(gradient, tf.IndexedSlices):
+        return Lookup(ctx, gradient, variable.shape), "IndexedSlices"
+    label = ctx.label(gradient)
+    if label is None:
+        raise Unknown(f"its gradient, {_graph.describe(gradient.op)}, does not come from the loss")
+    if isinstance(label, Lost):
+        raise Unknown(label.reason, label.mixing)
+    op = gradient.op
+    if op.type in _SAME_ORDER and isinstance(label, Summed):
+        return _term(ctx, op.inputs[0], variable)
+    if op.type == "Neg" and isinstance(label, Summed):
+        term, rule = _term(ctx, op.inputs[0], variable)
+        return terms.Negated(term), rule
+    if op.type == "Transpose" and isinstance(label, Summed):
+        return _transposed(ctx, op, variable)
+    if op.type in _SEVERAL:
+        raise Unknown(f"{_graph.describe(op)} adds up several contributions (the variable is used more than once)")
+    if isinstance(label, Lead) and ctx.static_n == 1:
+        return terms.PerExample(tf.cast(gradient, tf.float32)[tf.newaxis]), op.type  # there is but one record
+    if op.type not in rules.REGISTRY or gradient.value_index != 0:
+        raise Unknown(f"{_graph.describe(op)} has no rule for a variable's gradient")
+    if isinstance(label, Lead):
+        raise Unknown(f"{_graph.describe(op)} does not sum over the examples")
+    try:
+        return rules.REGISTRY[op.type](ctx, op, variable.shape.num_elements()), op.type
+    except Unknown as unknown:
+        raise Unknown(f"{_graph.describe(op)} {unknown.reason}", unknown.mixing) from unknown
+
+
+def _transposed(ctx: Context, op: tf.Operation, variable: tf.Variable) -> tuple[Term, str]:
+    inner = op.inputs[0]
+    permutation = _graph.constant(op.inputs[1])
+    if permutation is None or not inner.shape.is_fully_defined():
+        raise Unknown(f"{_graph.describe(op)} moves axes in a way that is only known in the run")
+    term, rule = _term(ctx, inner, variable)
+    return terms.Transposed(term, inner.shape.as_list(), [int(axis) for axis in permutation]), rule

@@ -1,0 +1,230 @@
+"""The registry of rules: which op types produce a variable's gradient, and the term each one stands for.
+
+A rule gets the op whose first output is the gradient (after `plan` has peeled reshapes and the like) and the
+variable's number of coordinates, and returns a term with the coordinates in the order of that output, or raises
+`Unknown`. The argument is always the same: the op is linear in its one seed-dependent input, a `Lead` tensor, and
+sums over that tensor's rows; so the rows of chunk k alone give microbatch k's gradient, whatever the other
+input holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from adaclip_tf.gradients.ghost import _graph
+from adaclip_tf.gradients.ghost.flow_linear import parse_einsum, reduced_axes
+from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Unknown
+from adaclip_tf.gradients.ghost.products import OuterProduct, SumOfOuterProducts
+from adaclip_tf.gradients.ghost.terms import Bias, PerExample, Rows, Term, Transposed
+
+Rule = Callable[[Context, tf.Operation, int], Term]
+REGISTRY: dict[str, Rule] = {}
+
+
+def rule(*types: str) -> Callable[[Rule], Rule]:
+    """Registers a function as the rule for these op types."""
+
+    def register(function: Rule) -> Rule:
+        for op_type in types:
+            REGISTRY[op_type] = function
+        return function
+
+    return register
+
+
+def lead(ctx: Context, tensor: tf.Tensor) -> Lead:
+    """The label of a tensor that must be seed-dependent, with the examples along axis 0."""
+    label = ctx.label(tensor)
+    if isinstance(label, Lost):
+        raise Unknown(label.reason, label.mixing)
+    if not isinstance(label, Lead):
+        raise Unknown("does not take the gradient of the loss at the expected input")
+    if label.axis != 0:
+        raise Unknown("needs the examples along axis 0")
+    return label
+
+
+def one_lead(ctx: Context, op: tf.Operation, candidates: tuple[int, int]) -> int:
+    """Which of two inputs is the seed-dependent one. Exactly one must be."""
+    dependent = [index for index in candidates if ctx.label(op.inputs[index]) is not None]
+    if len(dependent) != 1:
+        raise Unknown("is not linear in the gradient that flows into it")
+    lead(ctx, op.inputs[dependent[0]])
+    return dependent[0]
+
+
+def checked(ctx: Context, label: Lead, tensor: tf.Tensor, rows: Rows) -> tf.Tensor:
+    """`tensor`, once the run-time facts behind `label` are checked."""
+    ctx.used_checks |= label.checks
+    key = (tensor.ref(), label)
+    if key not in ctx.checked:
+        ctx.checked[key] = _assert_rows(ctx, label, tensor, rows)
+    return ctx.checked[key]
+
+
+def _assert_rows(ctx: Context, label: Lead, tensor: tf.Tensor, rows: Rows) -> tf.Tensor:
+    assertions = ctx.assertions(label)
+    if rows.per_example is not None:
+        static = tensor.shape[0]
+        if static is None or ctx.static_n is None:
+            holds = tf.equal(tf.shape(tensor)[0], ctx.n * rows.per_example)
+            ctx.used_facts.append(holds)
+            message = f"{tensor.op.name!r} does not have {rows.per_example} rows per microbatch."
+            assertions.append(tf.raw_ops.Assert(condition=holds, data=[tf.constant(message)]))
+        elif static != ctx.static_n * rows.per_example:
+            raise Unknown(f"has {static} rows for {ctx.static_n} microbatches")
+    if not assertions:
+        return tensor
+    with tf.control_dependencies(assertions):
+        return tf.identity(tensor)
+
+
+def matrix_term(ctx: Context, label: Lead, x: tf.Tensor, dy: tf.Tensor, lead_first: bool) -> Term:
+    """The term for x^T dy, both [rows, features], where one of them is the labelled tensor."""
+    rows = Rows(ctx, label)
+    if lead_first:
+        x = checked(ctx, label, x, rows)
+    else:
+        dy = checked(ctx, label, dy, rows)
+    if x.shape[1] is None or dy.shape[1] is None:
+        raise Unknown("has a number of features that is only known in the run")
+    if rows.per_example == 1:
+        return OuterProduct(rows, x, dy)
+    product = OuterProduct(rows, x, dy)
+    x, dy = (rows.split(tf.cast(tensor, tf.float32)) for tensor in (x, dy))
+    return SumOfOuterProducts(
+        ctx.n,
+        [x, dy],
+        lambda arrays: (arrays[0], arrays[1]),
+        (x.shape[2], dy.shape[2]),
+        rows.per_example,
+        product.weighted_sum,
+    )
+
+
+@rule("MatMul")
+def _matmul(ctx: Context, op: tf.Operation, size: int) -> Term:
+    """Dense layers: x^T dy, or dy^T x where the kernel is stored transposed."""
+    index = one_lead(ctx, op, (0, 1))
+    label = lead(ctx, op.inputs[index])
+    x, dy = op.inputs
+    if op.get_attr("transpose_a") is False:
+        if index == 0:
+            raise Unknown("does not sum over the examples")
+        x = tf.transpose(x)
+    if op.get_attr("transpose_b") is True:
+        if index == 1:
+            raise Unknown("does not sum over the examples")
+        dy = tf.transpose(dy)
+    x, dy = _with_width(x, size, dy.shape[1]), _with_width(dy, size, x.shape[1])
+    return matrix_term(ctx, label, x, dy, index == 0)
+
+
+def _with_width(matrix: tf.Tensor, size: int, other: int | None) -> tf.Tensor:
+    """Where a reshape hides the number of features, the variable's size tells it."""
+    if matrix.shape[1] is None and other:
+        return tf.ensure_shape(matrix, [None, size // other])
+    return matrix
+
+
+@rule("BiasAddGrad")
+def _bias(ctx: Context, op: tf.Operation, size: int) -> Term:
+    del size
+    dy = op.inputs[0]
+    label = lead(ctx, dy)
+    rows = Rows(ctx, label)
+    dy = checked(ctx, label, dy, rows)
+    if dy.shape.rank == 2 and rows.per_example == 1:
+        return Bias(tf.cast(dy, tf.float32))  # the very tensor that the kernel's term works on
+    examples = rows.split(dy)
+    channel = 2 if op.get_attr("data_format") == b"NCHW" else examples.shape.rank - 1
+    return PerExample(_reduce(examples, [a for a in range(1, examples.shape.rank) if a != channel]))
+
+
+@rule("Sum")
+def _sum(ctx: Context, op: tf.Operation, size: int) -> Term:
+    """Biases, scales and other variables that were broadcast over the examples."""
+    del size
+    tensor = op.inputs[0]
+    label = lead(ctx, tensor)
+    certain, possible = reduced_axes(op)
+    if possible or 0 not in certain:
+        raise Unknown("sums over axes that are only known in the run")
+    batched = _sum_of_batch_matmul(ctx, op, certain)
+    if batched is not None:
+        return batched
+    rows = Rows(ctx, label)
+    examples = rows.split(checked(ctx, label, tensor, rows))
+    return PerExample(_reduce(examples, [1, *(axis + 1 for axis in sorted(certain) if axis > 0)]))
+
+
+def _reduce(examples: tf.Tensor, axes: list[int]) -> tf.Tensor:
+    axes = [axis for axis in axes if examples.shape[axis] != 1]
+    squeezed = tf.cast(examples, tf.float32)
+    return tf.reduce_sum(squeezed, axis=axes, keepdims=True) if axes else squeezed
+
+
+def _sum_of_batch_matmul(ctx: Context, op: tf.Operation, axes: set[int]) -> Term | None:
+    """matmul(x [batch, time, features], kernel): TensorFlow forms x^T dy per example and sums. We need not."""
+    product = op.inputs[0].op
+    if product.type not in ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3") or axes != {0}:
+        return None
+    x, dy = product.inputs
+    if x.shape.rank != 3 or dy.shape.rank != 3 or not product.get_attr("adj_x") or product.get_attr("adj_y"):
+        return None
+    index = one_lead(ctx, product, (0, 1))
+    label = lead(ctx, product.inputs[index])
+    if any(tensor.shape[axis] is None for tensor in (x, dy) for axis in (1, 2)) or label.rows is None:
+        return None
+    if product.inputs[1 - index].shape[0] == 1:
+        return None  # broadcast against the examples
+    length = x.shape[1]
+    label = Lead(rows=label.rows * length, checks=label.checks)
+    x, dy = (tf.reshape(tensor, [tf.shape(tensor)[0] * length, tensor.shape[2]]) for tensor in (x, dy))
+    return matrix_term(ctx, label, x, dy, index == 0)
+
+
+@rule("Einsum")
+def _einsum(ctx: Context, op: tf.Operation, size: int) -> Term:
+    """EinsumDense and attention projections: brought to the form x^T dy by moving axes."""
+    del size
+    if len(op.inputs) != 2:
+        raise Unknown("has one operand")
+    index = one_lead(ctx, op, (0, 1))
+    label = lead(ctx, op.inputs[index])
+    (first, second), output = parse_einsum(op)
+    letter = (first, second)[index][0]
+    contracted = [c for c in first if c in second and c not in output]
+    rows_first = [c for c in first if c in output]
+    rows_second = [c for c in second if c in output]
+    if letter not in contracted:
+        raise Unknown("does not sum over the examples of both operands")
+    if (
+        sorted(rows_first + rows_second) != sorted(output)
+        or sorted(contracted + rows_first) != sorted(first)
+        or sorted(contracted + rows_second) != sorted(second)
+    ):
+        raise Unknown("is not a plain contraction of two operands")
+    contracted.sort(key=lambda c: c != letter)
+    x = _matricise(op.inputs[0], first, contracted, rows_first)
+    dy = _matricise(op.inputs[1], second, contracted, rows_second)
+    length = _graph.size([op.inputs[index].shape[(first, second)[index].index(c)] for c in contracted[1:]])
+    rows = None if label.rows is None or length is None else label.rows * length
+    term = matrix_term(ctx, Lead(rows=rows, checks=label.checks), x, dy, index == 0)
+    sizes = {c: op.inputs[i].shape[s.index(c)] for i, s in enumerate((first, second)) for c in s}
+    source = rows_first + rows_second
+    return Transposed(term, [sizes[c] for c in source], [source.index(c) for c in output])
+
+
+def _matricise(tensor: tf.Tensor, letters: str, rows: list[str], columns: list[str]) -> tf.Tensor:
+    """[..] as a matrix with the axes `rows` along the first and `columns` along the second dimension."""
+    order = [letters.index(c) for c in rows + columns]
+    width = _graph.size([tensor.shape[letters.index(c)] for c in columns])
+    if width is None:
+        raise Unknown("has a number of features that is only known in the run")
+    if order != list(range(len(order))):
+        tensor = tf.transpose(tensor, order)
+    height = tf.reduce_prod(tf.shape(tensor)[: len(rows)])
+    return tf.reshape(tensor, [height, width])

@@ -1,0 +1,253 @@
+"""Per-example norms and weighted sums of one variable's gradient, by the form the gradient has.
+
+With p = 1 / b^2, every term computes, per microbatch k,
+
+    value     = sum_i (g_ki - a_i)^2 p_i
+    magnitude = the sum of the absolute values of what was added up to get `value`
+
+in float32. Where the square is expanded, value = sum g^2 p - 2 sum g a p + sum a^2 p, and rounding may cost a few
+ulps of `magnitude`: clipping by value + (a few ulps) * magnitude never clips too little. Where g_k itself is formed,
+nothing cancels and magnitude = value.
+
+Edge cases.
+
+| record                                    | value                     | weighted sum                      |
+|-------------------------------------------|---------------------------|-----------------------------------|
+| NaN or infinity anywhere in its rows      | NaN or infinity           | exactly no contribution at weight 0 |
+| squares that overflow float32             | infinity                  | "                                 |
+| squares that underflow, times large ones  | rounded up, never down    | exact                             |
+| no records at all (n = 0)                 | shape [0]                 | 0                                 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import tensorflow as tf
+
+from adaclip_tf.gradients.ghost import _graph
+from adaclip_tf.gradients.ghost.labels import Context, Lead
+
+TINY = 1.1754944e-38  # the smallest normal float32: what a square that underflows is short of, at most
+
+
+_WIDE = 128  # rows of at least this many floats are worth a branch to spare them a pass
+
+
+class SquaredNorms(NamedTuple):
+    """|(g_k - a) / b|^2 of one variable, and the sum of the absolute values of its terms: shapes [n]."""
+
+    value: tf.Tensor
+    magnitude: tf.Tensor
+
+
+class Term(Protocol):
+    """The gradient of one variable as a sum over microbatches."""
+
+    def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        """|(g_k - center) / scale|^2, where each is a scalar or has an entry for every coordinate of g."""
+
+    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
+        """sum_k weights_k g_k; a record of weight 0 contributes exactly 0, whatever its values."""
+
+
+class Rows:
+    """A tensor whose leading axis holds the microbatches' rows in the layout of a label."""
+
+    def __init__(self, ctx: Context, label: Lead):
+        self.n = ctx.n
+        self.label = label
+        self.per_example: int | None = None
+        if label.rows is not None and ctx.microbatch_size is not None:
+            self.per_example = label.rows * label.outer * ctx.microbatch_size
+
+    def split(self, tensor: tf.Tensor) -> tf.Tensor:
+        """[rows, ...] as [n, rows per microbatch, ...]."""
+        axis, outer = self.label.axis, self.label.outer
+        inner = _graph.partial_shape(tensor, axis + 1)
+        each: int | tf.Tensor
+        if self.per_example is not None:
+            each = self.per_example // outer
+        else:
+            each = tf.shape(tensor)[axis] // (outer * tf.maximum(self.n, 1))
+        if outer == 1:
+            return tf.reshape(tensor, [self.n, each, *inner])
+        blocks = tf.reshape(tensor, [outer, self.n, each, *inner])
+        blocks = tf.transpose(blocks, [1, 0, 2, *range(3, 3 + len(inner))])
+        return tf.reshape(blocks, [self.n, outer * each, *inner])
+
+    def weigh(self, tensor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        """Every row times its microbatch's weight, and 0 where the weight is 0."""
+        outer = self.label.outer
+        if self.per_example == 1:
+            return tf.math.multiply_no_nan(tensor, _column(weights, tensor))
+        floats = tf.size(tensor) // tf.maximum(outer * self.n, 1)
+        runs = tf.reshape(tensor, [outer, self.n, floats])
+        weighed = tf.math.multiply_no_nan(runs, tf.reshape(weights, [1, self.n, 1]))
+        result = tf.reshape(weighed, tf.shape(tensor))
+        result.set_shape(tensor.shape)
+        return result
+
+    def keep(self, tensor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        """The rows as they are, and 0 where the weight is 0."""
+        return _unless_all_used(tensor, weights, lambda used: self.weigh(tensor, used))
+
+
+def _column(weights: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
+    """[n] in a shape that broadcasts along the rows of `tensor`."""
+    return tf.reshape(weights, [-1] + [1] * (tensor.shape.rank - 1))
+
+
+def _unless_all_used(tensor: tf.Tensor, weights: tf.Tensor, clean: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    """`clean` of a mask of the weights that are not 0. Large tensors are left alone where no weight is 0."""
+    used = tf.not_equal(weights, 0.0)
+    width = tensor.shape[1:].num_elements()
+    if width is not None and width < _WIDE:
+        return clean(tf.cast(used, tf.float32))
+    return tf.cond(tf.reduce_all(used), lambda: tensor, lambda: clean(tf.cast(used, tf.float32)))
+
+
+class PerExample:
+    """Per-example gradients as a tensor [n, ...] that is no larger than an activation: biases, scales."""
+
+    def __init__(self, gradients: tf.Tensor):
+        self._size = gradients.shape[1:].num_elements()
+        if gradients.shape.rank != 2:
+            gradients = tf.reshape(gradients, [tf.shape(gradients)[0], self._size])
+        self._gradients = gradients
+
+    def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        value = direct_norms(self._gradients, center, scale)
+        return SquaredNorms(value, value)
+
+    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
+        gradients = self._gradients
+        kept = _unless_all_used(
+            gradients, weights, lambda used: tf.math.multiply_no_nan(gradients, _column(used, gradients))
+        )
+        return tf.matmul(_column(weights, kept), kept, transpose_a=True)
+
+
+class Bias(PerExample):
+    """A bias whose per-example gradient is dy [n, J] itself.
+
+    The kernel's term squares the same dy; with the square expanded, both use that one tensor, and no other of its
+    size is made.
+    """
+
+    def __init__(self, dy: tf.Tensor):
+        super().__init__(dy)
+        self._dy = dy
+
+    def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        if is_scalar(scale):
+            return super().squared_norms(center, scale)
+        scale = tf.reshape(scale, [self._size])
+        center = tf.broadcast_to(center, [self._size]) if is_scalar(center) else tf.reshape(center, [self._size])
+        p = tf.square(tf.math.reciprocal(scale))
+        quadratic = tf.linalg.matvec(tf.square(self._dy), p) + TINY * tf.reduce_sum(p)
+        return expanded(quadratic, tf.linalg.matvec(self._dy, center * p), constant_part(center, scale, self._size))
+
+
+class Transposed:
+    """Another term's gradient, split into axes of these `sizes`, which are then permuted."""
+
+    def __init__(self, term: Term, sizes: list[int], permutation: list[int]):
+        self._term, self._sizes, self._permutation = term, sizes, permutation
+
+    def _back(self, tensor: tf.Tensor) -> tf.Tensor:
+        if is_scalar(tensor):
+            return tensor
+        tensor = tf.reshape(tensor, [self._sizes[axis] for axis in self._permutation])
+        return tf.transpose(tensor, [self._permutation.index(axis) for axis in range(len(self._sizes))])
+
+    def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        return self._term.squared_norms(self._back(center), self._back(scale))
+
+    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
+        return tf.transpose(tf.reshape(self._term.weighted_sum(weights), self._sizes), self._permutation)
+
+
+class Negated:
+    """The negative of another term."""
+
+    def __init__(self, term: Term):
+        self._term = term
+
+    def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        return self._term.squared_norms(-center, scale)
+
+    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
+        return -self._term.weighted_sum(weights)
+
+
+def is_scalar(tensor: tf.Tensor) -> bool:
+    return tensor.shape.rank == 0
+
+
+def constant_part(center: tf.Tensor, scale: tf.Tensor, size: int) -> tf.Tensor:
+    """sum_i a_i^2 / b_i^2 over `size` coordinates, where scalars stand for all of them."""
+    total = tf.reduce_sum(tf.square(center / scale))
+    return total * float(size) if is_scalar(center) and is_scalar(scale) else total
+
+
+def expanded(quadratic: tf.Tensor, linear: tf.Tensor, constant: tf.Tensor) -> SquaredNorms:
+    """The expanded square from sum g^2 p, sum g a p and sum a^2 p."""
+    return SquaredNorms(quadratic - 2.0 * linear + constant, quadratic + 2.0 * tf.abs(linear) + constant)
+
+
+def direct_norms(gradients: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+    """sum_i (g_ki - a_i)^2 p_i from the per-example gradients themselves, [s, ...] to [s]."""
+    size = gradients.shape[1:].num_elements()
+    flat = gradients if gradients.shape.rank == 2 else tf.reshape(gradients, [tf.shape(gradients)[0], size])
+    if not is_scalar(center):
+        center = tf.reshape(center, [1, size])
+    squares = tf.math.squared_difference(flat, center)
+    if is_scalar(scale):
+        return tf.reduce_sum(squares, axis=1) / tf.square(scale)
+    inverse = tf.math.reciprocal(tf.reshape(scale, [size, 1]))
+    return tf.reshape(tf.matmul(squares, tf.square(inverse)), [-1])
+
+
+def outer_product_norms(x: tf.Tensor, dy: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+    """For g_k = x_k dy_k^T, one row of x [n, I] and of dy [n, J] per example: no g is formed.
+
+        sum g^2 p = ((x*x) @ p) . (dy*dy)        sum g a p = (x @ (a*p)) . dy
+
+    contracted first over the longer of I and J. Squares may underflow where the other factor is large, so the
+    most they can be short of is added.
+    """
+    xx, yy = tf.square(x), tf.square(dy)
+    shape = [x.shape[1], dy.shape[1]]
+    size = shape[0] * shape[1]
+    center, scale = (value if is_scalar(value) else tf.reshape(value, shape) for value in (center, scale))
+    p = tf.square(tf.math.reciprocal(scale))
+    quadratic, sum_of_squares = _weighted_squares(xx, p, yy)
+    total_p = tf.reduce_sum(p) * (float(size) if is_scalar(p) else 1.0)
+    quadratic += TINY * (total_p + float(sum(shape))) * sum_of_squares
+    linear = _bilinear(x, center * p, dy)
+    return expanded(quadratic, linear, constant_part(center, scale, size))
+
+
+def _weighted_squares(xx: tf.Tensor, p: tf.Tensor, yy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """xx_k^T p yy_k, and the sum of all entries of xx_k and yy_k, for every row k."""
+    if is_scalar(p):
+        sums = tf.reduce_sum(xx, axis=1), tf.reduce_sum(yy, axis=1)
+        return sums[0] * sums[1] * p, sums[0] + sums[1]
+    # A column of ones in the product adds up the longer rows: one pass over them less.
+    inner, outer = xx.shape[1], yy.shape[1]
+    if inner <= outer:
+        xx, yy, inner, outer = yy, xx, outer, inner
+        p = tf.transpose(p)
+    product = tf.matmul(xx, tf.concat([p, tf.ones([inner, 1])], axis=1))
+    return tf.reduce_sum(product[:, :outer] * yy, axis=1), product[:, outer] + tf.reduce_sum(yy, axis=1)
+
+
+def _bilinear(x: tf.Tensor, matrix: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """x_k^T M y_k for every row k. A scalar stands for a matrix full of it."""
+    if is_scalar(matrix):
+        return tf.reduce_sum(x, axis=1) * tf.reduce_sum(y, axis=1) * matrix
+    if x.shape[1] <= y.shape[1]:
+        return tf.reduce_sum(tf.matmul(y, matrix, transpose_b=True) * x, axis=1)
+    return tf.reduce_sum(tf.matmul(x, matrix) * y, axis=1)

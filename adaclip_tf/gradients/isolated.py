@@ -1,0 +1,193 @@
+"""Per-microbatch gradients, each from a run of the model on that microbatch alone.
+
+This is the reference path ("jacobian"): safe for every function of one example that a graph can express, whatever its
+layers, and the fallback for what `adaclip_tf.gradients.proof` or the ghost rules do not know.
+
+Why not `tape.jacobian`. There the gradient of example k is taken through the whole batch, with zeros
+for the upstream gradient of all other examples. One example with an infinite input then spoils every
+other one (0 * inf = NaN), all of them would have to be dropped, and adding that single example would
+move the sum by up to B instead of 1. Here the part of the graph between the data and the gradients, forwards and
+backwards, is copied into a loop and run on one microbatch at a time, so that record k is a function of microbatch k
+alone, and nothing that any other example holds can reach it.
+
+Why the backward pass is copied too, and not made anew from the copied loss: a custom gradient is a Python function that
+holds on to tensors of the forward pass, those of the whole batch.
+
+That all data is cut into examples is what `proof.Proof.pieces` promises: dense, ragged and sparse inputs are, anything
+else that may hold data is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework.func_graph import FuncGraph
+from tensorflow.python.util import object_identity
+
+from adaclip_tf.gradients import proof
+from adaclip_tf.gradients.backward import Backward
+
+
+def for_each_microbatch(
+    backward: Backward,
+    pieces: Sequence[proof.Piece],
+    num_microbatches: tf.Tensor,
+    consume: Callable[[tf.Tensor, list[tf.Tensor], Any], Any],
+    state: Any,
+) -> Any:
+    """Folds `consume(k, gradients of microbatch k, state) -> state` over all microbatches.
+
+    Args:
+      backward: the loss and its gradients, tensors of the current graph. A variable the loss does not depend on has
+        gradient 0.
+      pieces: the data that the loss depends on, `proof.prove(loss).pieces`.
+      num_microbatches: how many microbatches of consecutive examples there are.
+      consume: gets dense float32 gradients of the microbatch's mean loss.
+      state: a structure of tensors, what `consume` gets first.
+
+    Returns:
+      The last state.
+    """
+    if not pieces:
+        raise ValueError(f"The loss does not depend on any data that enters this graph; {proof.PASS}")
+    batch_size = tf.shape(backward.loss)[0]
+    microbatch_size = tf.math.floordiv(batch_size, tf.maximum(num_microbatches, 1))
+    whole_batches = not _runs_on_less(backward, pieces, num_microbatches)
+
+    def body(k, state):
+        rows = k * microbatch_size + tf.range(microbatch_size)
+        if whole_batches:
+            rows = tf.tile(rows, [num_microbatches])
+        gradients = _gradients_of(backward, pieces, rows, microbatch_size)
+        if whole_batches:
+            # A custom gradient may add something that has nothing to do with the loss. It did so once per repetition.
+            added = _gradients_of(backward, pieces, rows, 0)
+            more = 1.0 - 1.0 / tf.cast(tf.maximum(num_microbatches, 1), tf.float32)
+            gradients = [gradient - more * repeated for gradient, repeated in zip(gradients, added)]
+        return k + 1, consume(k, gradients, state)
+
+    _, state = tf.while_loop(lambda k, _: k < num_microbatches, body, (0, state), parallel_iterations=8)
+    return state
+
+
+def _gradients_of(
+    backward: Backward, pieces: Sequence[proof.Piece], rows: tf.Tensor, microbatch_size: Any
+) -> list[tf.Tensor]:
+    """Dense gradients of the mean loss of the first `microbatch_size` of the examples `rows`, which are run alone."""
+    dtype = backward.loss.dtype
+    copy = _Copy(backward, pieces, rows)
+    loss = copy(backward.loss)
+    poison = _poison(loss, tf.size(rows))
+    first = tf.cast(tf.range(tf.size(loss)) < microbatch_size, dtype)  # repetitions do not count
+    seed = first / tf.cast(tf.maximum(microbatch_size, 1), dtype) + tf.cast(poison, dtype)
+    copy.replace(backward.seed, seed)
+    gradients = tf.nest.map_structure(copy, backward.gradients, expand_composites=True)
+    return [_dense(gradient, v.shape) + poison for gradient, v in zip(gradients, backward.variables)]
+
+
+def _runs_on_less(backward: Backward, pieces: Sequence[proof.Piece], num_microbatches: Any) -> bool:
+    """Whether the graph can be run on one microbatch, where it was made for batches of a fixed size.
+
+    That size may be baked into it as a constant. A trial in a graph of its own tells: it fails, or its loss has another
+    length than the microbatch. Such a graph gets the microbatch repeated until the batch is full.
+    """
+    batch, count = backward.loss.shape[0], tf.get_static_value(num_microbatches)
+    if all(piece.static_count() is None for piece in pieces):
+        return True
+    if batch is None or not count:
+        return False
+    size = batch // int(count)
+    with FuncGraph("trial").as_default():
+        try:
+            copy = _Copy(backward, pieces, tf.range(size))
+            loss: Any = copy(backward.loss)
+            copy.replace(backward.seed, tf.ones([size], backward.loss.dtype))
+            tf.nest.map_structure(copy, backward.gradients, expand_composites=True)
+        except (ValueError, TypeError, tf.errors.OpError):
+            return False
+        return bool(loss.shape[0] == size)
+
+
+def _dense(gradient: Any, shape: tf.TensorShape) -> tf.Tensor:
+    if gradient is None:
+        return tf.zeros(shape)
+    # A loop's gradient may have forgotten its shape.
+    return tf.ensure_shape(tf.cast(tf.convert_to_tensor(gradient), tf.float32), shape)
+
+
+def _poison(copied_loss: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """0 if the loss has an entry for each of its `count` examples, else NaN: then its entries are no examples."""
+    holds = tf.equal(tf.size(copied_loss), count)
+    message = (
+        "The loss of one example by itself does not have one entry, so its entries are not examples. Average it over "
+        "all axes but the first, and use no op that joins, drops or repeats examples."
+    )
+    with tf.control_dependencies([tf.raw_ops.Assert(condition=holds, data=[tf.constant(message)])]):
+        return tf.where(holds, 0.0, float("nan"))
+
+
+class _Copy:
+    """Copies tensors, with all that they need, into the current graph, where they see the examples `rows` alone."""
+
+    def __init__(self, backward: Backward, pieces: Sequence[proof.Piece], rows: tf.Tensor):
+        self._graph = tf.compat.v1.get_default_graph()
+        self._copies = object_identity.ObjectIdentityDictionary()
+        for external, internal in getattr(backward.loss.graph, "captures", []):
+            self.replace(internal, external)  # variables above all: captured anew, under the handle they are known by
+        self._entries = {tensor.op for piece in pieces for tensor in piece.tensors}
+        for piece in pieces:
+            for tensor, taken in zip(piece.tensors, piece.take(rows)):
+                self.replace(tensor, taken)
+
+    def replace(self, tensor: tf.Tensor, copy: tf.Tensor) -> None:
+        """Whoever needs `tensor` gets `copy`."""
+        self._copies[tensor] = copy
+
+    def __call__(self, tensor: tf.Tensor | None) -> tf.Tensor | None:
+        if tensor is None:
+            return None
+        if tensor not in self._copies:
+            for operation in self._needed(tensor.op):
+                self._copy(operation)
+        return self._copied(tensor)
+
+    def _needed(self, target: tf.Operation) -> list[tf.Operation]:
+        """The ops that lead to `target` and have no copy yet, each behind what it needs itself."""
+        ordered: list[tf.Operation] = []
+        seen: set[tf.Operation] = set()
+        pending = [(target, False)]
+        while pending:
+            op, is_ready = pending.pop()
+            if is_ready:
+                ordered.append(op)
+            elif op not in seen and op not in self._copies and op not in self._entries:
+                seen.add(op)
+                pending.append((op, True))
+                pending.extend((tensor.op, False) for tensor in op.inputs if tensor not in self._copies)
+                pending.extend((other, False) for other in op.control_inputs)
+        return ordered
+
+    def _copy(self, operation: tf.Operation) -> None:
+        if operation.type == "Placeholder":
+            return
+        waits = [self._copies[op] for op in operation.control_inputs if op in self._copies]
+        with tf.control_dependencies(waits), tf.device(operation.device):
+            copy = self._graph.create_op(
+                operation.type,
+                [self._copied(tensor) for tensor in operation.inputs],
+                [tensor.dtype for tensor in operation.outputs],
+                attrs={key: value for key, value in operation.node_def.attr.items() if key != "_class"},
+                name=operation.name,
+            )
+        self._copies[operation] = copy
+        for tensor, copied in zip(operation.outputs, copy.outputs):
+            self._copies[tensor] = copied
+
+    def _copied(self, tensor: tf.Tensor) -> tf.Tensor:
+        if tensor in self._copies:
+            return self._copies[tensor]
+        if tensor.op.type == "Placeholder":
+            return tensor  # a scalar argument, the same for all examples
+        raise ValueError(f"The op {tensor.op.name!r} ({tensor.op.type}) can't be run on one example at a time.")

@@ -1,0 +1,33 @@
+"""Proves, from the graph of a training step, that examples stay apart.
+
+Why. Clipping bounds what one example adds to the sum, so the sum's sensitivity is 1 only if an example changes its own
+gradient and nobody else's. `prove` shows that entry k of the loss depends on the data of example k only (and on public
+things: variables, constants, random numbers), and that the gradient of each variable is a sum of one term per example
+that depends on that example only. It looks at every op on the way, forwards and backwards: a table says which op types
+are known to keep examples apart, and when. What is not in the table is not proven. A list of offenders is no proof.
+
+| result                       | what follows                                                                        |
+|------------------------------|-------------------------------------------------------------------------------------|
+| proven                       | the ghost rules may be used                                                         |
+| not known                    | every example is run by itself (`gradients.isolated`), safe for any function of one |
+| known to mix examples        | refused, with the op's name                                                         |
+| loss has no row per example  | refused                                                                             |
+| keeps something of the batch | refused (`memory`)                                                                  |
+
+| module         | holds                                                                 |
+|----------------|-----------------------------------------------------------------------|
+| `labels`       | what may be known of a tensor, run-time checks                        |
+| `sizes`        | integers computed from shapes, as multiples of the number of examples |
+| `sources`      | where data enters, how one example is cut out of it                   |
+| `walk`         | the walk over the graph                                               |
+| `elementwise`, `shapes`, `contractions`, `calls` | the table                           |
+| `memory`       | what a step keeps                                                     |
+| `verdict`      | `prove`, and the words of its errors                                  |
+"""
+
+from adaclip_tf.gradients.proof import calls, contractions, elementwise, shapes  # noqa: F401  (they fill the table)
+from adaclip_tf.gradients.proof.memory import exempt, privatised
+from adaclip_tf.gradients.proof.sources import PASS, Piece
+from adaclip_tf.gradients.proof.verdict import Proof, prove
+
+__all__ = ["PASS", "Piece", "Proof", "exempt", "privatised", "prove"]

@@ -1,0 +1,248 @@
+"""Entries for ops that call functions (calls, branches, loops) and for the lists that loops work on.
+
+A call is walked through with the labels of its arguments. Branches must agree, on a condition that is public. A loop
+must leave every label as it found it, under a condition that is public. Everything else is not followed, but walked
+through all the same, to see what it writes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from adaclip_tf.gradients.proof import memory
+from adaclip_tf.gradients.proof.labels import EVERYWHERE, Lost, Public, Rows, Sizes, Unproven
+from adaclip_tf.gradients.proof.walk import CALLS, PUBLIC, SIZE_ARGUMENTS, Listed, Walk, describe, entry
+
+_ROUNDS = 4  # after which a loop whose labels still change counts as not followed
+
+
+def _function(op: tf.Operation, attribute: str) -> tf.Graph:
+    name = op.get_attr(attribute).name
+    return op.graph._get_function(name).graph
+
+
+def _inside(
+    walk: Walk, graph: tf.Graph, arguments: list[tf.Tensor], labels: list[Any], constant: set[int] | None = None
+) -> Walk:
+    """The walk through a function that gets `arguments`; with `constant`, only those keep their value."""
+    inner = Walk(graph, dict(zip((tensor.ref() for tensor in graph.inputs), labels)), walk)
+    for index, (tensor, argument) in enumerate(zip(graph.inputs, arguments)):
+        if tensor.dtype == tf.resource:
+            inner.handles[tensor.ref()] = memory.root(walk, argument)
+        keeps_value = argument.dtype.is_integer and (constant is None or index in constant)
+        symbols = walk.sizes.symbols(argument) if keeps_value else None
+        if symbols is not None:
+            inner.symbols[tensor.ref()] = symbols
+    if len(graph.inputs) != len(arguments):
+        raise Unproven("calls a function in a way that is not followed")
+    inner.advance()
+    return inner
+
+
+def _outputs(inner: Walk) -> list[Any]:
+    return [inner.label(tensor) for tensor in inner.graph.outputs]
+
+
+def _depends(labels: list[Any]) -> bool:
+    return not all(isinstance(label, (Public, Sizes)) for label in labels)
+
+
+def _call(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
+    if _recurses(walk, op.get_attr("f").name):
+        return Lost(f"{describe(op)} calls itself")
+    try:
+        results = _outputs(_inside(walk, _function(op, "f"), list(op.inputs), labels))
+    except (Unproven, AttributeError, ValueError) as error:
+        return _unfollowed(op, labels, str(error))
+    if len(results) != len(op.outputs):
+        return _unfollowed(op, labels, "its results are not followed")
+    return results
+
+
+def _recurses(walk: Walk | None, name: str) -> bool:
+    while walk is not None:
+        if getattr(walk.graph, "name", None) == name:
+            return True
+        walk = walk.outer
+    return False
+
+
+def _unfollowed(op: tf.Operation, labels: list[Any], reason: str) -> Any:
+    known = next((label for label in labels if isinstance(label, Lost) and label.mixing), None)
+    if known is not None:
+        return known
+    if not _depends(labels) and not memory.is_stateful(op):
+        return [EVERYWHERE if tensor.shape.rank == 0 else Public() for tensor in op.outputs]
+    return Lost(f"{describe(op)} is not known to keep examples apart ({reason})")
+
+
+def _branches(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
+    condition = labels[0]
+    try:
+        if op.type in ("Case", "StatelessCase"):
+            graphs = [op.graph._get_function(branch.name).graph for branch in op.get_attr("branches")]
+        else:
+            graphs = [_function(op, name) for name in ("then_branch", "else_branch")]
+        results = [_outputs(_inside(walk, graph, list(op.inputs)[1:], labels[1:])) for graph in graphs]
+    except (Unproven, AttributeError, ValueError) as error:
+        return _unfollowed(op, labels, str(error))
+    if not isinstance(condition, Public):
+        return Lost(f"{describe(op)} branches on data")
+    return [_agreed(op, pair) for pair in zip(*results)]
+
+
+def _agreed(op: tf.Operation, pair: tuple[Any, ...]) -> Any:
+    for label in pair:
+        if isinstance(label, Lost):
+            return label
+    if all(isinstance(label, Public) for label in pair):
+        return Public()
+    if all(label == pair[0] for label in pair):
+        return pair[0]
+    return Lost(f"{describe(op)} has branches whose results are laid out differently")
+
+
+def _loop(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
+    try:
+        body, condition = _function(op, "body"), _function(op, "cond")
+        arguments, constant = list(op.inputs), _constant_arguments(body)
+        current = list(labels)
+        for _ in range(_ROUNDS):
+            results = _outputs(_inside(walk, body, arguments, current, constant))
+            if len(results) != len(current):
+                return _unfollowed(op, labels, "a loop")
+            joined = [_joined(op, before, after) for before, after in zip(current, results)]
+            if joined == current:
+                break
+            current = joined
+        else:
+            return _unfollowed(op, labels, "a loop whose values keep changing their layout")
+        goes_on = _outputs(_inside(walk, condition, arguments, current, constant))[0]
+    except (Unproven, AttributeError, ValueError) as error:
+        return _unfollowed(op, labels, str(error))
+    if isinstance(goes_on, Public) or not _depends(labels):
+        return current
+    return Lost(f"{describe(op)} goes on for as long as data says")
+
+
+def _constant_arguments(body: tf.Graph) -> set[int]:
+    """Which arguments of a loop no round changes."""
+    constant = set()
+    for index, (start, end) in enumerate(zip(body.inputs, body.outputs)):
+        while end.op.type == "Identity":
+            end = end.op.inputs[0]
+        if end is start:
+            constant.add(index)
+    return constant
+
+
+def _joined(op: tf.Operation, before: Any, after: Any) -> Any:
+    """One label for a loop variable, before and after a round."""
+    if before == after:
+        return before
+    if isinstance(before, Lost) or isinstance(after, Lost):
+        return before if isinstance(before, Lost) else after
+    if isinstance(before, Listed) and isinstance(after, Listed):
+        if before.element is None or after.element is None:
+            return after if before.element is None else before
+        return Listed(_joined(op, before.element, after.element))
+    if isinstance(before, Public) and isinstance(after, Public):
+        return Public()
+    if isinstance(before, Public) and isinstance(after, Rows) and before.is_uniform(after.axis):
+        return after  # a state that starts as zeros
+    if isinstance(before, Public) and isinstance(after, Sizes):
+        return after
+    if (
+        isinstance(before, Rows)
+        and isinstance(after, Rows)
+        and (before.axis, before.outer) == (after.axis, after.outer)
+    ):
+        rows = before.rows if before.rows == after.rows else None
+        return dataclasses.replace(before, rows=rows, checks=before.checks | after.checks)
+    return Lost(f"{describe(op)} changes how a value depends on the examples")
+
+
+for _type in ("PartitionedCall", "StatefulPartitionedCall"):
+    CALLS[_type] = _call
+for _type in ("If", "StatelessIf", "Case", "StatelessCase"):
+    CALLS[_type] = _branches
+for _type in ("While", "StatelessWhile"):
+    CALLS[_type] = _loop
+
+
+# ---------------------------------------------------------------------------------------------------
+# Lists of tensors, what a loop reads from and writes to.
+
+
+def _empty_list(walk: Walk, op: tf.Operation, labels: Any) -> Any:
+    del walk, op, labels
+    return Listed(None)
+
+
+PUBLIC["TensorListReserve"] = PUBLIC["EmptyTensorList"] = _empty_list
+SIZE_ARGUMENTS["TensorListReserve"] = SIZE_ARGUMENTS["EmptyTensorList"] = frozenset({0, 1})
+
+
+def _element(label: Any) -> Any:
+    if isinstance(label, Rows):
+        if label.axis == 0 or label.outer != 1:
+            raise Unproven("makes a list with an element for each row")
+        return dataclasses.replace(label, axis=label.axis - 1)
+    if isinstance(label, Public):
+        uniform = None if label.uniform is None else frozenset(axis - 1 for axis in label.uniform if axis)
+        return Public(uniform)
+    raise Unproven("makes a list of what is not followed")
+
+
+@entry("TensorListFromTensor", sizes=[1])
+def _from_tensor(walk: Walk, op: tf.Operation, labels: Any) -> Any:
+    del walk, op
+    return Listed(_element(labels[0]))
+
+
+PUBLIC["TensorListFromTensor"] = _from_tensor
+
+
+@entry("TensorListGetItem", sizes=[2])
+def _get_item(walk: Walk, op: tf.Operation, labels: Any) -> Any:
+    del walk
+    if not isinstance(labels[0], Listed) or not isinstance(labels[1], Public):
+        raise Unproven("takes an element that data chooses")
+    return Public() if labels[0].element is None else labels[0].element
+
+
+@entry("TensorListSetItem", sizes=[])
+def _set_item(walk: Walk, op: tf.Operation, labels: Any) -> Any:
+    del walk
+    if not isinstance(labels[0], Listed) or not isinstance(labels[1], Public):
+        raise Unproven("writes to a place that data chooses")
+    return _joined(op, labels[0], Listed(labels[2]))
+
+
+@entry("TensorListPushBack")
+def _push_back(walk: Walk, op: tf.Operation, labels: Any) -> Any:
+    del walk
+    if not isinstance(labels[0], Listed):
+        raise Unproven("works on a list that is not followed")
+    return _joined(op, labels[0], Listed(labels[1]))
+
+
+PUBLIC["TensorListSetItem"], PUBLIC["TensorListPushBack"] = _set_item, _push_back
+
+
+@entry("TensorListStack", "TensorListConcatV2", sizes=[1])
+def _stack(walk: Walk, op: tf.Operation, labels: Any) -> Any:
+    del walk
+    if op.type != "TensorListStack" or not isinstance(labels[0], Listed):
+        raise Unproven("joins a list along the axis that holds the examples")
+    element = labels[0].element
+    return dataclasses.replace(element, axis=element.axis + 1) if isinstance(element, Rows) else element or Public()
+
+
+@entry("TensorListLength")
+def _length(walk: Walk, op: tf.Operation, labels: Any) -> Any:
+    del walk, op, labels
+    return EVERYWHERE

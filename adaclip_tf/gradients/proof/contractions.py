@@ -1,0 +1,256 @@
+"""Entries for ops that add up, compare or multiply along axes: reductions, products, convolutions, normalisation.
+
+Along the axis of the examples they give a `Summed` where they are sums of one term per example, and are known to mix
+examples otherwise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from adaclip_tf.gradients.ghost.flow_linear import parse_einsum
+from adaclip_tf.gradients.ghost.labels import Unknown
+from adaclip_tf.gradients.proof import elementwise
+from adaclip_tf.gradients.proof.labels import Label, Public, Rows, Summed, Unproven, rank
+from adaclip_tf.gradients.proof.shapes import only_first, single_block
+from adaclip_tf.gradients.proof.sizes import Count
+from adaclip_tf.gradients.proof.walk import SIZE_ARGUMENTS, Labels, Walk, describe, entry
+
+
+def summed(op: tf.Operation, *labels: Label) -> Summed:
+    checks = frozenset().union(*(label.checks for label in labels if isinstance(label, Rows)))
+    return Summed(f"{describe(op)} reduces over the batch axis", checks)
+
+
+def _reduced_axes(walk: Walk, op: tf.Operation) -> tuple[set[int], set[int]]:
+    """The axes over which an op certainly reduces, and those over which it may.
+
+    The gradients of broadcasting ops compute their axes in the run, from the shapes of both operands.
+    """
+    total = rank(op.inputs[0])
+    constant = walk.sizes.integers(op.inputs[1])
+    if constant is not None:
+        return {axis % total for axis in constant}, set()
+    axes = op.inputs[1]
+    if axes.op.type != "BroadcastGradientArgs":
+        return set(), set(range(total))
+    shapes = [walk.sizes.symbols(tensor) for tensor in axes.op.inputs]
+    own, other = shapes[axes.value_index], shapes[1 - axes.value_index]
+    if own is None or other is None:
+        return set(), set(range(total))
+    offset = max(len(own), len(other)) - len(own)
+    certain = set(range(offset)) | {axis + offset for axis, extent in enumerate(own) if extent == 1}
+    # As many rows as there are examples: reduced only where the other operand has more, which it can't.
+    possible = {axis + offset for axis, extent in enumerate(own) if extent is None or extent == Count(None)}
+    return certain, possible
+
+
+@entry("Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "EuclideanNorm")
+def _reduce(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
+    label = single_block(only_first(labels))
+    certain, possible = _reduced_axes(walk, op)
+    if label.axis in certain:
+        return summed(op, label)
+    keep_dims = op.get_attr("keep_dims")
+    if possible and not keep_dims:
+        raise Unproven("reduces over axes that are only known in the run")
+    if label.axis in possible:
+        check = walk.checks.add(
+            op.outputs[0], label.axis, f"{describe(op)} reduces over the batch", equals=op.inputs[0]
+        )
+        label = dataclasses.replace(label, checks=label.checks | {check})
+    dropped = 0 if keep_dims else sum(axis < label.axis for axis in certain)
+    return elementwise.shifted(label, -dropped)
+
+
+@entry("ArgMax", "ArgMin")
+def _argmax(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
+    label = only_first(labels)
+    dims = walk.sizes.integers(op.inputs[1])
+    if dims is None:
+        raise Unproven("looks along an axis that is only known in the run")
+    along = dims[0] % rank(op.inputs[0])
+    if along == label.axis:
+        return summed(op, label)
+    return elementwise.shifted(label, -int(along < label.axis))
+
+
+@entry("L2Loss", "BiasAddGrad")
+def _over_all(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
+    """Reduce over everything but, in BiasAddGrad, the channels."""
+    label = single_block(labels[0])
+    if op.type == "BiasAddGrad":
+        channel = 1 if op.get_attr("data_format") == b"NCHW" else rank(op.inputs[0]) - 1
+        if label.axis == channel:
+            raise Unproven("has the examples where the channels should be")
+    return summed(op, label)
+
+
+_LAST = {
+    "Softmax": 1,
+    "LogSoftmax": 1,
+    "TopKV2": 1,
+    "TopK": 1,
+    "InTopKV2": 1,
+    "FFT": 1,
+    "IFFT": 1,
+    "RFFT": 1,
+    "IRFFT": 1,
+}
+_LAST |= {"FFT2D": 2, "IFFT2D": 2, "RFFT2D": 2, "IRFFT2D": 2, "AdjustContrastv2": 3, "MatrixInverse": 2, "Cholesky": 2}
+_LAST |= {
+    "MatrixDeterminant": 2,
+    "LogMatrixDeterminant": 2,
+    "MatrixDiagPartV3": 2,
+    "MatrixBandPart": 2,
+    "Qr": 2,
+    "Svd": 2,
+}
+_LAST |= {"SelfAdjointEigV2": 2, "MatrixDiagV3": 1, "RGBToHSV": 1, "HSVToRGB": 1, "AdjustHue": 1, "AdjustSaturation": 1}
+
+
+@entry(*_LAST)
+def _last_axes(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
+    label = only_first(labels)
+    if label.axis >= rank(op.inputs[0]) - _LAST[op.type]:
+        raise Unproven("works across the examples of the batch", mixing=True)
+    return label
+
+
+@entry("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits")
+def _cross_entropy(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
+    """Rows of logits [rows, classes], with labels [rows, classes] or [rows]."""
+    rows = [label for label in labels if isinstance(label, Rows)]
+    label = elementwise.joined(rows, [label.axis for label in rows])
+    if label.axis != 0:
+        raise Unproven("works across the examples of the batch", mixing=True)
+    for tensor, own in zip(op.inputs, labels):
+        if isinstance(own, Public):
+            elementwise.meets(walk, tensor, own, 0)
+    return label
+
+
+# ---------------------------------------------------------------------------------------------------
+# Products.
+
+
+@entry("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+def _matmul(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
+    """[..., i, j] x [..., j, k]: axes in front go entry by entry; i and k are kept, j is summed over."""
+    names = ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
+    flips = [op.get_attr(name) for name in names]
+    ranks = [rank(tensor) for tensor in op.inputs]
+    total = rank(op.outputs[0])
+    letters = []
+    for which, (size, flip) in enumerate(zip(ranks, flips)):
+        ends = ["j", "ik"[which]] if (which == 1) != flip else ["ik"[which], "j"]
+        letters.append([str(axis) for axis in range(total - size, total - 2)] + ends)
+    return _contracted(walk, op, labels, letters, [*(str(axis) for axis in range(total - 2)), "i", "k"])
+
+
+@entry("Einsum")
+def _einsum(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
+    try:
+        inputs, output = parse_einsum(op)
+    except Unknown as unknown:
+        raise Unproven(unknown.reason) from unknown
+    return _contracted(walk, op, labels, [list(letters) for letters in inputs], list(output))
+
+
+def _contracted(walk: Walk, op: tf.Operation, labels: Labels, inputs: list[list[str]], output: list[str]) -> Label:
+    """The label of a product of tensors whose axes have letters; those that are not in `output` are summed over."""
+    found = [(label, letters[label.axis]) for label, letters in zip(labels, inputs) if isinstance(label, Rows)]
+    letter = found[0][1]
+    if any(other != letter for _, other in found):
+        raise Unproven("combines every example with every other one", mixing=True)
+    for tensor, letters, own in zip(op.inputs, inputs, labels):
+        if isinstance(own, Public) and letter in letters:
+            elementwise.meets(walk, tensor, own, letters.index(letter))
+    label = single_block(elementwise.joined([label for label, _ in found], [0] * len(found)))
+    if letter not in output:
+        return summed(op, label)
+    return dataclasses.replace(label, axis=output.index(letter))
+
+
+# ---------------------------------------------------------------------------------------------------
+# Convolutions and their like: the first axis is that of the images.
+
+# Which inputs are images; all others must be public.
+SIZE_ARGUMENTS["DenseBincount"] = SIZE_ARGUMENTS["Bincount"] = frozenset({1})  # as wide as the largest entry
+_IMAGES: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(
+        ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D"), (0,)
+    ),
+    **dict.fromkeys(("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic", "ResizeArea", "LRN"), (0,)),
+    **dict.fromkeys(("SpaceToDepth", "DepthToSpace", "ExtractImagePatches", "Dilation2D"), (0,)),
+    **dict.fromkeys(("ResizeNearestNeighborGrad",), (0,)),
+    **dict.fromkeys(("ResizeBilinearGrad", "ResizeBicubicGrad"), (0, 1)),
+    **dict.fromkeys(("Conv2DBackpropInput", "DepthwiseConv2dNativeBackpropInput", "Conv3DBackpropInputV2"), (2,)),
+    **dict.fromkeys(("MaxPoolGrad", "MaxPool3DGrad", "LRNGrad"), (0, 1, 2)),
+    **dict.fromkeys(("AvgPoolGrad", "AvgPool3DGrad"), (1,)),
+    **dict.fromkeys(("ImageProjectiveTransformV2", "ImageProjectiveTransformV3"), (0, 1)),
+}
+
+
+@entry(
+    *(name for name in _IMAGES if not name.startswith(("AvgPoolGrad", "AvgPool3DGrad", "Conv", "Depthwise"))), sizes=[]
+)
+@entry("Conv2D", "Conv3D", "DepthwiseConv2dNative")
+@entry("AvgPoolGrad", "AvgPool3DGrad", sizes=[0])
+@entry("Conv2DBackpropInput", "DepthwiseConv2dNativeBackpropInput", "Conv3DBackpropInputV2", sizes=[0])
+def _images(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
+    label = _first_axis(walk, op, labels, _IMAGES[op.type])
+    others = [own for index, own in enumerate(labels) if index not in _IMAGES[op.type]]
+    if any(isinstance(own, Rows) for own in others):
+        raise Unproven("has a kernel, or a size, that depends on data")
+    return label
+
+
+@entry("Conv2DBackpropFilter", "DepthwiseConv2dNativeBackpropFilter", "Conv3DBackpropFilterV2", sizes=[1])
+def _kernel_gradient(walk: Walk, op: tf.Operation, labels: Labels) -> Summed:
+    return summed(op, _first_axis(walk, op, labels, (0, 2)))
+
+
+def _first_axis(walk: Walk, op: tf.Operation, labels: Labels, images: tuple[int, ...]) -> Rows:
+    rows = [labels[index] for index in images if isinstance(labels[index], Rows)]
+    if not rows:
+        raise Unproven("has a kernel, or a size, that depends on data")
+    label = elementwise.joined(rows, [own.axis for own in rows])
+    if label.axis != 0:
+        raise Unproven("has the examples along another axis than the first")
+    for index in images:
+        if isinstance(labels[index], Public):
+            elementwise.meets(walk, op.inputs[index], labels[index], 0)
+    return label
+
+
+@entry("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+@entry("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
+def _fused_batch_norm(walk: Walk, op: tf.Operation, labels: Labels) -> list[Any]:
+    """Normalises every channel over all other axes: the batch's, or, in LayerNormalization, the features'.
+
+    Keras computes LayerNormalization on a tensor of shape [1, rows, features, 1] in NCHW layout, where the rows are the
+    channels: those stay apart.
+    """
+    is_gradient = "Grad" in op.type
+    images = 2 if is_gradient else 1
+    rows = [label for label in labels[:images] if isinstance(label, Rows)]
+    if not rows:
+        raise Unproven("has parameters that depend on data")
+    label = single_block(elementwise.joined(rows, [own.axis for own in rows]))
+    channel = 1 if op.get_attr("data_format") == b"NCHW" else rank(op.inputs[0]) - 1
+    per_channel = dataclasses.replace(label, axis=0)
+    if label.axis == channel:
+        for tensor, own in zip(list(op.inputs)[images:], labels[images:]):
+            if isinstance(own, Public) and tensor.shape != [0]:
+                elementwise.meets(walk, tensor, own, 0)
+        return [label, *[per_channel] * (len(op.outputs) - 1)]
+    if any(isinstance(own, Rows) for own in labels[images:]):
+        raise Unproven("has parameters that depend on data")
+    if op.get_attr("is_training"):
+        raise Unproven("normalises over the batch (BatchNormalization in training mode)", mixing=True)
+    rest: Any = summed(op, label) if is_gradient else Public()
+    return [label, *[rest] * (len(op.outputs) - 1)]

@@ -1,0 +1,263 @@
+"""Entries for ops that work entry by entry, with broadcasting, and for what is public: constants, random draws."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from adaclip_tf.gradients.proof import sources
+from adaclip_tf.gradients.proof.labels import EVERYWHERE, Public, Rows, Unproven, rank
+from adaclip_tf.gradients.proof.sizes import Count
+from adaclip_tf.gradients.proof.walk import Labels, Walk, entry, public
+
+_LARGE = 1_000_000  # constants beyond this size are not looked at
+
+# fmt: off
+_UNARY = (
+    "Identity", "Snapshot", "StopGradient", "PreventGradient", "CheckNumerics", "EnsureShape", "Cast", "Bitcast",
+    "Neg", "Abs", "Sign", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Exp", "Expm1", "Log", "Log1p", "Sin", "Cos",
+    "Tan", "Sinh", "Cosh", "Tanh", "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh", "Erf", "Erfc", "Erfinv", "Ndtri",
+    "Lgamma", "Digamma", "Sigmoid", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Softplus", "Softsign", "Floor",
+    "Ceil", "Round", "Rint", "IsNan", "IsInf", "IsFinite", "LogicalNot", "Invert", "Real", "Imag", "Conj", "Angle",
+    "ComplexAbs",
+    "BesselI0e", "BesselI1e", "BesselI0", "BesselI1", "ZerosLike", "OnesLike", "Bucketize", "AsString", "StringLower",
+    "StringUpper", "StringStrip", "StringLength", "StringToNumber", "StaticRegexReplace", "RegexReplace",
+    "StringToHashBucket",
+    "StringToHashBucketFast", "StringToHashBucketStrong", "StaticRegexFullMatch", "QuantizeAndDequantizeV2",
+    "FakeQuantWithMinMaxArgs", "PopulationCount", "EncodeBase64", "DecodeBase64",
+)
+_BINARY = (
+    "Add", "AddV2", "AddN", "Sub", "Mul", "MulNoNan", "Div", "RealDiv", "DivNoNan", "FloorDiv", "TruncateDiv",
+    "FloorMod",
+    "Mod", "TruncateMod", "Pow", "Maximum", "Minimum", "SquaredDifference", "Xdivy", "Xlogy", "Xlog1py", "Atan2",
+    "Complex",
+    "NextAfter", "Igamma", "Igammac", "Zeta", "Polygamma", "Betainc", "Equal", "NotEqual", "Less", "LessEqual",
+    "Greater",
+    "GreaterEqual", "ApproximateEqual", "LogicalAnd", "LogicalOr", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "LeftShift",
+    "RightShift", "SelectV2", "ClipByValue", "StringJoin",
+    "ReluGrad", "Relu6Grad", "LeakyReluGrad", "EluGrad", "SeluGrad", "SoftplusGrad", "SoftsignGrad", "TanhGrad",
+    "SigmoidGrad", "RsqrtGrad", "SqrtGrad", "ReciprocalGrad", "InvGrad", "IgammaGradA",
+)
+_RANDOM = (
+    "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "StatelessRandomUniform",
+    "StatelessRandomUniformV2", "StatelessRandomNormal", "StatelessRandomNormalV2", "StatelessTruncatedNormal",
+    "StatelessTruncatedNormalV2", "StatelessRandomUniformInt", "StatelessRandomUniformIntV2",
+    "StatelessRandomUniformFullInt", "StatelessRandomUniformFullIntV2",
+)
+# fmt: on
+
+
+def joined(labels: Sequence[Rows], axes: Sequence[int]) -> Rows:
+    """One label for tensors that meet entry by entry, the examples lying along `axes` of the result."""
+    first = labels[0]
+    if len(set(axes)) > 1:
+        raise Unproven("combines every example with every other one", mixing=True)
+    rows = {label.rows for label in labels if label.rows is not None}
+    if len(rows) > 1 or any(label.outer != first.outer for label in labels):
+        raise Unproven("combines rows of examples that are laid out differently")
+    checks = frozenset().union(*(label.checks for label in labels))
+    return Rows(axes[0], rows.pop() if rows else None, first.outer, checks)
+
+
+def meets(walk: Walk, tensor: tf.Tensor, label: Any, axis: int) -> None:
+    """Whether something public may meet the examples along its `axis`: only if it is the same for all of them.
+
+    Nor may another of its axes be as long as there are examples: sums along it would depend on their number.
+    """
+    if label.counted:
+        not_counted(walk.sizes.extents(tensor), axis)
+    if axis < 0 or tensor.shape[axis] == 1 or is_uniform(tensor, label, axis):
+        return
+    array = sources.closed_over(walk, tensor)
+    if array is not None:
+        raise Unproven(
+            f"gives examples values of {array.name!r}, an array of shape {array.shape} that was closed over, by their "
+            f"place in the batch. If it holds examples, {sources.PASS} As it is, one that leaves moves the others",
+            mixing=True,
+        )
+    raise Unproven(f"gives examples values of {tensor.op.name!r} by their place in the batch")
+
+
+def not_counted(extents: list[Any] | None, axis: int) -> None:
+    """Raises unless all extents but that of `axis` are known not to depend on the number of examples."""
+    if extents is None or any(isinstance(extent, Count) for i, extent in enumerate(extents) if i != axis):
+        raise Unproven("has another axis that is as long as there are examples")
+
+
+def is_uniform(tensor: tf.Tensor, label: Public, axis: int) -> bool:
+    """Whether all entries along `axis` are alike. Constants are looked at only now."""
+    if label.is_uniform(axis):
+        return True
+    if tensor.op.type != "Const" or not 0 < (tensor.shape.num_elements() or 0) <= _LARGE:
+        return False
+    value = np.asarray(tf.get_static_value(tensor))
+    return bool(np.all(value == np.take(value, [0], axis=axis)))
+
+
+def combined(walk: Walk, op: tf.Operation, tensors: Sequence[tf.Tensor], labels: Labels, result: tf.Tensor) -> Rows:
+    """The label of an entry by entry combination with broadcasting."""
+    total = rank(result)
+    offsets = [total - rank(tensor) for tensor in tensors]
+    found = [(label, label.axis + o) for label, o in zip(labels, offsets) if isinstance(label, Rows)]
+    label = joined([label for label, _ in found], [axis for _, axis in found])
+    for tensor, own, offset in zip(tensors, labels, offsets):
+        if isinstance(own, Public):
+            meets(walk, tensor, own, label.axis - offset)
+    return label
+
+
+@entry(*_UNARY, *_BINARY)
+def _elementwise(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
+    return combined(walk, op, list(op.inputs), labels, op.outputs[0])
+
+
+@entry("IdentityN")
+def _identity_n(walk: Walk, op: tf.Operation, labels: Labels) -> list[Any]:
+    del walk, op
+    return list(labels)
+
+
+@entry("Select")
+def _select(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
+    """Select(condition, x, y): a vector condition goes with the first axis."""
+    condition, *values = op.inputs
+    if rank(condition) == rank(values[0]):
+        return combined(walk, op, list(op.inputs), labels, op.outputs[0])
+    rest = [label for label in labels[1:] if isinstance(label, Rows)]
+    axes = [0] * isinstance(labels[0], Rows) + [label.axis for label in rest]
+    label = joined([own for own in labels if isinstance(own, Rows)], axes)
+    for tensor, own in zip(op.inputs, labels):
+        if isinstance(own, Public) and label.axis < rank(tensor):
+            meets(walk, tensor, own, label.axis)
+    return label
+
+
+@entry("LookupTableFindV2")
+def _look_up(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
+    if not isinstance(labels[1], Rows) or not isinstance(labels[2], Public):
+        raise Unproven("is not followed")
+    return labels[1]
+
+
+@entry("BiasAdd")
+def _bias_add(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
+    label = labels[0]
+    if not isinstance(label, Rows) or not isinstance(labels[1], Public):
+        raise Unproven("adds a bias that depends on data")
+    channel = 1 if op.get_attr("data_format") == b"NCHW" else rank(op.inputs[0]) - 1
+    if label.axis == channel:
+        meets(walk, op.inputs[1], labels[1], 0)
+    return label
+
+
+# ---------------------------------------------------------------------------------------------------
+# What no data goes into.
+
+
+@public("Const")
+def _constant(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    """Zeros and ones above all: where shapes are static, TensorFlow folds them."""
+    del walk, labels
+    tensor = op.outputs[0]
+    if tensor.shape.rank == 0:
+        return EVERYWHERE
+    is_value = tensor.dtype.is_floating or tensor.dtype == tf.bool
+    if not is_value or not 0 < (tensor.shape.num_elements() or 0) <= _LARGE:
+        return Public()
+    value = np.asarray(tf.get_static_value(tensor)).ravel()
+    return EVERYWHERE if np.all(value == value[0]) else Public()
+
+
+@public("Fill", *_RANDOM, sizes=[0])
+@public("StatefulUniform", "StatefulUniformInt", "StatefulUniformFullInt", "StatefulStandardNormalV2", sizes=[2])
+@public("RngReadAndSkip", sizes=[2])
+@public("ZerosLike", "OnesLike")
+def _alike(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    """One number everywhere, or independent draws of one distribution."""
+    del walk, op, labels
+    return EVERYWHERE
+
+
+@public(*(name for name in (*_UNARY, *_BINARY) if name not in ("ZerosLike", "OnesLike")))
+def _public_elementwise(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    """Uniform along an axis where all operands are, or have extent 1 there, or do not reach it."""
+    del walk
+    if all(isinstance(label, Public) and label.uniform is None for label in labels):
+        return EVERYWHERE
+    result = op.outputs[0]
+    if result.shape.rank is None or any(tensor.shape.rank is None for tensor in op.inputs):
+        return Public()
+    axes = set(range(result.shape.rank))
+    for tensor, label in zip(op.inputs, labels):
+        offset = result.shape.rank - tensor.shape.rank
+        for axis in range(tensor.shape.rank):
+            if not label.is_uniform(axis) and tensor.shape[axis] != 1:
+                axes.discard(axis + offset)
+    return Public(frozenset(axes))
+
+
+@public("BroadcastTo", "Tile", sizes=[1])
+def _stretched(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    """Uniform along the axes that had extent 1, or were not there."""
+    del walk
+    if labels[0].uniform is None:
+        return EVERYWHERE
+    before, after = op.inputs[0].shape.rank, op.outputs[0].shape.rank
+    if before is None or after is None:
+        return Public()
+    offset = after - before
+    stretched = {axis + offset for axis in range(before) if op.inputs[0].shape[axis] == 1 or labels[0].is_uniform(axis)}
+    return Public(frozenset(set(range(offset)) | stretched))
+
+
+@public("Reshape", sizes=[1])
+@public("Transpose", "Squeeze", "Slice", "StridedSlice", "GatherV2", "ReverseV2", "Roll")
+@public("Unpack", "Split", "SplitV", "Sum", "Mean", "Max", "Min", "Prod", "ResourceGather", "OneHot")
+def _rearranged(walk: Walk, op: tf.Operation, labels: Labels) -> Any:
+    """Zeros, or independent draws, stay such however they are rearranged. So do their sums."""
+    del walk
+    tensor = 1 if op.type == "Split" else 0
+    alike = op.type not in ("OneHot", "ResourceGather", "GatherV2") and labels[tensor].uniform is None
+    return [EVERYWHERE if alike or result.shape.rank == 0 else Public() for result in op.outputs]
+
+
+@public("ConcatV2", "Pack")
+def _side_by_side(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    """Uniform along the other axes, where all parts are."""
+    total = rank(op.outputs[0])
+    is_pack = op.type == "Pack"
+    parts = labels if is_pack else labels[:-1]
+    along = [op.get_attr("axis")] if is_pack else walk.sizes.integers(op.inputs[-1])
+    if along is None:
+        return Public()
+    new = along[0] % total
+    inner = range(total - 1) if is_pack else range(total)
+    axes = {a for a in inner if all(p.is_uniform(a) or t.shape[a] == 1 for p, t in zip(parts, op.inputs))}
+    return Public(frozenset(a + (a >= new) for a in axes) if is_pack else frozenset(axes - {new}))
+
+
+@public("MatMul")
+def _public_product(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    """Equal rows of the first operand, a state that starts as zeros, give equal rows."""
+    del walk
+    rows, columns = int(op.get_attr("transpose_a")), 1 - int(op.get_attr("transpose_b"))
+    uniform = {0} if labels[0].is_uniform(rows) else set()
+    return Public(frozenset(uniform | ({1} if labels[1].is_uniform(columns) else set())))
+
+
+@public("ExpandDims")
+def _expand_public(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    total = op.outputs[0].shape.rank
+    dims = walk.sizes.integers(op.inputs[1])
+    if labels[0].uniform is None or total is None or dims is None:
+        return labels[0] if labels[0].uniform is None else Public()
+    new = dims[0] % total
+    return Public(frozenset({axis + (axis >= new) for axis in labels[0].uniform} | {new}))
+
+
+def shifted(label: Rows, by: int) -> Rows:
+    return dataclasses.replace(label, axis=label.axis + by)

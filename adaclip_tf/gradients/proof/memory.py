@@ -1,0 +1,178 @@
+"""Finds what a training step keeps of a batch in a variable, a table or another resource.
+
+Nothing of a batch may stay behind but what was noised: what an example leaves in a variable is in the saved model, and
+reaches the gradients of all batches to come. So every op that hands something computed from the data to a resource is
+refused, whatever its name. Exempt are
+
+ - the state of Keras metrics, as long as the loss does not read it. It is not part of the model's weights, but it IS in
+   saved files: `adaclip_tf.release` leaves it out;
+ - what the optimizers themselves keep between the parts of a logical batch (`exempt`), in no saved file;
+ - values that were noised (`privatised`).
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import tensorflow as tf
+
+from adaclip_tf.gradients.proof.labels import EVERYWHERE, Public, Sizes
+
+if TYPE_CHECKING:
+    from adaclip_tf.gradients.proof.walk import Walk
+
+# Stateful ops that only read, whatever they are given.
+_READS = frozenset(
+    {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp", "VarIsInitializedOp", "VariableShape"}
+    | {"HashTableV2", "MutableHashTableV2", "MutableDenseHashTableV2", "LookupTableFindV2", "LookupTableSizeV2"}
+    | {"LookupTableExportV2", "IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional"}
+    | {"OptionalHasValue", "OptionalGetValue", "AnonymousHashTable"}
+)
+# Stateful ops without a resource whose results are not data: random draws, checks.
+_HARMLESS = frozenset(
+    {"RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "RandomGamma", "RandomPoissonV2"}
+    | {"Multinomial", "RandomShuffle", "ParameterizedTruncatedNormal", "Assert", "NoOp", "Placeholder", "PlaceholderV2"}
+    | {"StatefulUniform", "StatefulStandardNormalV2", "StatefulUniformInt", "StatefulUniformFullInt"}
+    | {"StatefulTruncatedNormal", "RngReadAndSkip", "RngSkip", "CheckNumerics", "CheckNumericsV2", "Timestamp"}
+    | {"MergeSummary", "PrintV2", "Print", "CollectiveReduceV2", "CollectiveReduceV3", "CollectiveGatherV2"}
+)
+_exempt: weakref.WeakSet = weakref.WeakSet()
+_privatised: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def exempt(variable: tf.Variable) -> tf.Variable:
+    """Lets a step write data into `variable`, for the optimizers' own bookkeeping. Returns it."""
+    variable._adaclip_handles = _Handles(variable)
+    _exempt.add(variable._adaclip_handles)
+    return variable
+
+
+class _Handles:
+    """The handles of a variable's copies."""
+
+    def __init__(self, variable: Any):
+        self.ids = {id(part.handle) for part in getattr(variable, "values", None) or [variable]}
+
+
+def privatised(tensors: Any) -> None:
+    """Notes that these graph tensors were computed from noised sums alone."""
+    for tensor in tf.nest.flatten(tensors):
+        if hasattr(tensor, "graph"):
+            _privatised.setdefault(tensor.graph, {})[tensor.ref()] = EVERYWHERE if tensor.shape.rank == 0 else Public()
+
+
+def known_private(graph: tf.Graph) -> dict[Any, Public]:
+    return _privatised.get(graph, {})
+
+
+def is_stateful(op: tf.Operation) -> bool:
+    if op.type not in _STATEFUL:
+        _STATEFUL[op.type] = bool(op.op_def.is_stateful)
+    return _STATEFUL[op.type]
+
+
+_STATEFUL: dict[str, bool] = {}
+
+
+def is_repeatable(op: tf.Operation) -> bool:
+    """Whether an op that is given nothing of the data can't get at the data by itself."""
+    return not is_stateful(op) or op.type in _READS or op.type in _HARMLESS or not op.outputs
+
+
+class Write(NamedTuple):
+    """An op that hands data to a resource."""
+
+    op: tf.Operation
+    handle: Any  # which resource, see `root`
+
+
+class Memory:
+    """What the walked graphs keep of the data."""
+
+    def __init__(self) -> None:
+        self.writes: list[Write] = []
+        self.metrics: set[Any] = set()  # handles of Keras metrics, as far as they were asked for
+
+    def visit(self, walk: Walk, op: tf.Operation, labels: list[Any]) -> None:
+        """Notes `op` if it writes data."""
+        if not is_stateful(op) or op.type in _READS or op.type in _HARMLESS or op.type in _CALLS:
+            return
+        handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
+        if handles and not all(isinstance(label, (Public, Sizes)) for label in labels):
+            self.writes.append(Write(op, root(walk, handles[0])))
+
+
+_CALLS = frozenset(
+    {"PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Case"}
+)
+
+
+def root(walk: Walk, tensor: tf.Tensor) -> Any:
+    """What tells one resource from another: the eager handle where there is one, however often it was handed on."""
+    while tensor.op.type in ("Identity", "Switch"):
+        tensor = tensor.op.inputs[0]
+    if tensor.ref() in walk.handles:
+        return walk.handles[tensor.ref()]
+    external = walk.captured.get(tensor.ref())
+    if external is None:
+        return tensor.ref()
+    return root(walk.parent(external.graph), external) if hasattr(external, "graph") else id(external)
+
+
+def check(walk: Walk, read: set[Any]) -> None:
+    """Raises ValueError if the walked graphs keep data; `read` are the resources on which the loss depends."""
+    found = walk.memory
+    writes, found.writes = found.writes, []
+    for write in writes:
+        if write.handle not in found.metrics:
+            if any(write.handle in handles.ids for handles in _exempt):
+                continue
+            found.metrics = _metric_handles()
+        if write.handle not in found.metrics or write.handle in read:
+            raise ValueError(_message(write, write.handle in found.metrics))
+
+
+def watch(walk: Walk, read: set[Any]) -> None:
+    """Checks what is added to the walked graph from now on, too: a `train_step` may write after the optimizer's call.
+
+    Nothing tells when a graph is complete. So each op is looked at when it is made, as Python makes it.
+    """
+    create = walk.graph._create_op_internal
+
+    def create_and_check(*arguments: Any, **options: Any) -> tf.Operation:
+        op = create(*arguments, **options)
+        if is_stateful(op) and op.type not in _READS and any(tensor.dtype == tf.resource for tensor in op.inputs):
+            walk.advance()
+            check(walk, read)
+        return op
+
+    walk.graph._create_op_internal = create_and_check
+
+
+def _message(write: Write, is_metric: bool) -> str:
+    text = f"The op {write.op.name!r} ({write.op.type}) keeps what it saw of a batch"
+    if is_metric:
+        return (
+            f"{text} in a Keras metric on which the loss depends, so that an example changes the gradients of others. "
+            "Keep metrics out of the loss."
+        )
+    return (
+        f"{text} in a variable or another resource, where no noise protects it: it is saved with the model, and may "
+        "change the gradients of later batches. Replace BatchNormalization by LayerNormalization or "
+        "GroupNormalization, or freeze it (`layer.trainable = False`); use stateful=False in recurrent layers, and no "
+        "layer that remembers examples. What you only want to watch belongs into a Keras metric."
+    )
+
+
+def _metric_handles() -> set[int]:
+    """The handles of all Keras metrics' variables. Nothing in a graph tells them apart from a layer's."""
+    metric = tf.keras.metrics.Metric
+    found = set()
+    for candidate in gc.get_objects():
+        # `type` and not `isinstance`, which would wake up proxies and lazy modules.
+        if issubclass(type(candidate), metric):
+            for variable in getattr(candidate, "variables", ()):
+                found |= _Handles(variable).ids
+    return found

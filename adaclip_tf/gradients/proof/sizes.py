@@ -1,0 +1,270 @@
+"""Integers that a graph computes from shapes, as far as they are known before the run.
+
+A symbol stands for one integer: a Python int; `Count(m)`, which is m times N, the number of examples (m is None where
+it depends on N in another way); or None, a number that is not known but has nothing to do with N. Shapes in a Keras
+model mostly are such: [N, 7, None], or the product of the first two.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from adaclip_tf.gradients.proof.labels import Public, Rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Count:
+    """`multiple` times N."""
+
+    multiple: int | None
+
+
+def multiply(a: Any, b: Any) -> Any:
+    if isinstance(a, Count) and isinstance(b, Count):
+        return Count(None)
+    if isinstance(b, Count):
+        a, b = b, a
+    if isinstance(a, Count):
+        if isinstance(b, int) and b == 0:
+            return 0
+        return Count(None if a.multiple is None or b is None else a.multiple * b)
+    return None if a is None or b is None else a * b
+
+
+def _floordiv(a: Any, b: Any) -> Any:
+    if isinstance(a, Count) and isinstance(b, Count):
+        # m N / (l N), N cancels where l divides m; with N = 0 TensorFlow has no answer either.
+        if a.multiple and b.multiple and a.multiple % b.multiple == 0:
+            return a.multiple // b.multiple
+        return Count(None)
+    if isinstance(a, Count) and isinstance(b, int) and a.multiple is not None and b and a.multiple % b == 0:
+        return Count(a.multiple // b)
+    return _plain(lambda x, y: x // y if y else None)(a, b)
+
+
+def _add(a: Any, b: Any) -> Any:
+    if isinstance(a, Count) and b == 0:
+        return a
+    if isinstance(b, Count) and a == 0:
+        return b
+    return _plain(lambda x, y: x + y)(a, b)
+
+
+def _maximum(a: Any, b: Any) -> Any:
+    if isinstance(a, Count) and isinstance(b, int) and b <= 1:
+        return a  # but for N = 0, where there is nobody to protect
+    return _plain(max)(a, b)
+
+
+def _plain(function: Callable[[int, int], Any]) -> Callable[[Any, Any], Any]:
+    def apply(a: Any, b: Any) -> Any:
+        if isinstance(a, Count) or isinstance(b, Count):
+            return Count(None)
+        return None if a is None or b is None else function(a, b)
+
+    return apply
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "Mul": multiply,
+    "FloorDiv": _floordiv,
+    "RealDiv": lambda a, b: _floordiv(a, b) if isinstance(a, Count) or isinstance(b, Count) else None,
+    "Add": _add,
+    "AddV2": _add,
+    "Sub": _plain(lambda a, b: a - b),
+    "Maximum": _maximum,
+    "Minimum": _plain(min),
+    "FloorMod": _plain(lambda a, b: a % b if b else None),
+}
+_UNCHANGED = frozenset({"Identity", "Cast", "StopGradient", "EnsureShape"})
+
+
+def product(symbols: Sequence[Any]) -> Any:
+    total: Any = 1
+    for symbol in symbols:
+        total = multiply(total, symbol)
+    return total
+
+
+def depends_on_count(symbols: np.ndarray | None) -> bool:
+    """Whether a symbol depends on N. What could not be evaluated does."""
+    return symbols is None or any(isinstance(symbol, Count) for symbol in symbols.ravel())
+
+
+class Evaluator:
+    """Evaluates integer tensors of a graph; `label` and `input_symbols` tell what is known of other tensors."""
+
+    def __init__(self, label: Callable[[tf.Tensor], Any], preset: Callable[[tf.Tensor], np.ndarray | None]):
+        self._label, self._preset = label, preset
+        self._known: dict[Any, np.ndarray | None] = {}
+
+    def extents(self, tensor: tf.Tensor) -> Any:
+        """The tensor's shape as a list of symbols, or None if not even its rank is known."""
+        if tensor.shape.rank is None:
+            return None
+        dims: list[Any] = tensor.shape.as_list()
+        label = self._label(tensor)
+        if isinstance(label, Rows) and dims[label.axis] is None:
+            dims[label.axis] = Count(None if label.rows is None else label.rows * label.outer)
+        elif isinstance(label, Public) and label.counted:
+            requested = self._requested_shape(tensor) or [Count(None)] * len(dims)
+            dims = [r if d is None else d for d, r in zip(dims, requested)]
+        return dims
+
+    def _requested_shape(self, tensor: tf.Tensor) -> list[Any] | None:
+        """What fill, broadcast and random ops were asked for."""
+        position = {"BroadcastTo": 1, "Fill": 0}.get(tensor.op.type, 0 if "Random" in tensor.op.type else None)
+        symbols = None if position is None else self.symbols(tensor.op.inputs[position])
+        return None if symbols is None or symbols.size != tensor.shape.rank else list(symbols.ravel())
+
+    def symbols(self, tensor: tf.Tensor) -> np.ndarray | None:
+        """The entries of an integer tensor as an object array of symbols, or None."""
+        key = tensor.ref()
+        if key not in self._known:
+            self._known[key] = self._evaluate(tensor)
+        return self._known[key]
+
+    def integers(self, tensor: tf.Tensor) -> list[int] | None:
+        """The entries where all of them are plain integers."""
+        symbols = self.symbols(tensor)
+        if symbols is None or not all(isinstance(symbol, int) for symbol in symbols.ravel()):
+            return None
+        return [int(symbol) for symbol in symbols.ravel()]
+
+    def _evaluate(self, tensor: tf.Tensor) -> np.ndarray | None:
+        preset = self._preset(tensor)
+        if preset is not None:
+            return preset
+        op = tensor.op
+        if op.type == "Const":
+            return _constant(tensor)
+        if op.type in ("Shape", "ShapeN"):
+            return _array(self.extents(op.inputs[tensor.value_index]))
+        if op.type == "Size":
+            dims = self.extents(op.inputs[0])
+            return None if dims is None else _array(product(dims))
+        if op.type == "Rank":
+            known = op.inputs[0].shape.rank
+            return None if known is None else _array(known)
+        if op.type == "ConcatOffset":
+            return self._concat_offset(op, tensor.value_index)
+        if op.type in _UNCHANGED:
+            return self.symbols(op.inputs[0])
+        if op.type in _BINARY:
+            return self._binary(op)
+        return self._rearranged(op)
+
+    def _binary(self, op: tf.Operation) -> np.ndarray | None:
+        first, second = (self.symbols(operand) for operand in op.inputs)
+        if first is None or second is None:
+            return None
+        try:
+            first, second = np.broadcast_arrays(first, second)
+        except ValueError:
+            return None
+        pairs = zip(first.ravel(), second.ravel())
+        return _array([_BINARY[op.type](a, b) for a, b in pairs]).reshape(np.shape(first))
+
+    def _concat_offset(self, op: tf.Operation, index: int) -> np.ndarray | None:
+        """Where each part of a concatenation starts: 0 along all axes but one."""
+        axis, *shapes = (self.symbols(operand) for operand in op.inputs)
+        known = [shape for shape in shapes if shape is not None]
+        if axis is None or len(known) != len(shapes):
+            return None
+        result = _array([0] * len(known[index]))
+        for shape in known[:index]:
+            result[axis[()]] = _add(result[axis[()]], shape[axis[()]])
+        return result
+
+    def _rearranged(self, op: tf.Operation) -> np.ndarray | None:
+        """Ops that pick, join or multiply up entries."""
+        if op.type not in _REARRANGE:
+            return None
+        parts = [part for part in map(self.symbols, op.inputs) if part is not None]
+        if len(parts) != len(op.inputs):
+            return None
+        try:
+            result = _REARRANGE[op.type](op, parts)
+            return result if isinstance(result, np.ndarray) else _array(result)
+        except (IndexError, TypeError, ValueError):
+            return None
+
+
+def _constant(tensor: tf.Tensor) -> np.ndarray | None:
+    if not tensor.dtype.is_integer or (tensor.shape.num_elements() or 0) > 1024:
+        return None
+    value = tf.get_static_value(tensor)
+    return None if value is None else _array(np.asarray(value).tolist()).reshape(np.shape(value))
+
+
+def _array(symbols: Any) -> Any:
+    if symbols is None:
+        return None
+    if not isinstance(symbols, list):
+        result = np.empty([], object)
+        result[()] = symbols
+        return result
+    shape = np.shape(np.array(symbols, object)) if symbols and isinstance(symbols[0], list) else (len(symbols),)
+    result = np.empty(shape, object)
+    for index in np.ndindex(*shape):
+        entry: Any = symbols
+        for position in index:
+            entry = entry[position]
+        result[index] = entry
+    return result
+
+
+def _strided_slice(op: tf.Operation, parts: list[np.ndarray]) -> np.ndarray:
+    vector, begin, end, strides = parts
+    masks = {name: op.get_attr(f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
+    if len(begin) != 1 or masks["ellipsis"] or masks["new_axis"]:
+        raise ValueError("not a plain slice of a vector")
+    if masks["shrink_axis"]:
+        return _array(vector[begin[0]])
+    return vector[None if masks["begin"] else begin[0] : None if masks["end"] else end[0] : strides[0]]
+
+
+def _prod(op: tf.Operation, parts: list[np.ndarray]) -> np.ndarray:
+    if parts[0].ndim != 1:
+        raise ValueError("not a vector")
+    result = _array(product(list(parts[0])))
+    return result.reshape([1]) if op.get_attr("keep_dims") else result
+
+
+def _stitch(op: tf.Operation, parts: list[np.ndarray]) -> np.ndarray:
+    """How gradients of reductions write a 1 into a shape."""
+    del op
+    half = len(parts) // 2
+    result: dict[int, Any] = {}
+    for indices, values in zip(parts[:half], parts[half:]):
+        result.update(zip(indices.ravel(), values.ravel()))
+    return _array([result[position] for position in sorted(result)])
+
+
+_REARRANGE: dict[str, Callable[[tf.Operation, list[np.ndarray]], np.ndarray]] = {
+    "StridedSlice": _strided_slice,
+    "GatherV2": lambda op, parts: parts[0][np.array(parts[1].tolist(), int)],
+    "Pack": lambda op, parts: np.stack(parts, axis=op.get_attr("axis")),
+    "ConcatV2": lambda op, parts: np.concatenate([np.atleast_1d(part) for part in parts[:-1]], int(parts[-1][()])),
+    "Slice": lambda op, parts: parts[0][parts[1][0] : None if parts[2][0] == -1 else parts[1][0] + parts[2][0]],
+    "Squeeze": lambda op, parts: parts[0].reshape([]) if parts[0].size == 1 else parts[0],
+    "ExpandDims": lambda op, parts: np.expand_dims(parts[0], int(parts[1][()])),
+    "Reshape": lambda op, parts: parts[0].reshape([int(extent) for extent in parts[1]]),
+    "InvertPermutation": lambda op, parts: _array(np.argsort(np.array(parts[0].tolist(), int)).tolist()),
+    "Fill": lambda op, parts: np.full([int(extent) for extent in parts[0]], parts[1][()], object),
+    "Prod": _prod,
+    "DynamicStitch": _stitch,
+    "Range": lambda op, parts: _array(list(range(*(int(part[()]) for part in parts)))),
+}
+
+
+def known_product(symbols: Sequence[Any]) -> tuple[int, bool]:
+    """The product of the integers among `symbols`, and whether there are others."""
+    integers = [symbol for symbol in symbols if isinstance(symbol, int)]
+    return math.prod(integers), len(integers) != len(symbols)

@@ -1,0 +1,193 @@
+"""Where data enters the graph of a training step, and how one example is cut out of it.
+
+| what enters                                    | is                                                                |
+|------------------------------------------------|-------------------------------------------------------------------|
+| an element of a dataset, a function's argument | data: row k of the first axis is example k                        |
+| the same, ragged or sparse                     | data, cut out by its row splits or its indices                    |
+| a scalar that a dataset hands out              | nobody knows what it holds, and it can't be cut: refused          |
+| a scalar argument of a function                | public: a rate, a step number                                     |
+| what the graph captures of an outer graph      | what it is there: that graph is walked too                        |
+| what it captures of eager code, constants      | public. Data that was closed over would meet the examples by      |
+|                                                | their place in the batch, which nothing public may                |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from adaclip_tf.gradients.proof.labels import EVERYWHERE, Lost, Public, Rows
+
+if TYPE_CHECKING:
+    from adaclip_tf.gradients.proof.walk import Walk
+
+PASS = "pass the examples as arguments of the `tf.function` or through `fit`."
+_ITERATION = ("IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue")
+_COMPOSITE = ("RaggedTensorFromVariant", "DeserializeSparse")
+
+
+def hands_out_examples(operation: tf.Operation) -> bool:
+    """Whether the op hands out elements of a dataset."""
+    if operation.type in ("If", "StatelessIf"):
+        # On several replicas, where the dataset may be at its end for some of them: an element or an empty one.
+        return any(tensor.op.type == "IteratorGetNextAsOptional" for tensor in operation.inputs)
+    return operation.type in _ITERATION
+
+
+class Sources:
+    """The entries of one graph, found as its ops are walked over."""
+
+    def __init__(self, walk: Walk):
+        self._walk = walk
+        self._variants: set[Any] = set()
+
+    def labels(self, op: tf.Operation) -> list[Any] | None:
+        """Labels of the outputs where `op` lets something in, else None."""
+        if op.type == "Placeholder":
+            return [self._placeholder(op.outputs[0])]
+        if hands_out_examples(op):
+            return [self._element(tensor) for tensor in op.outputs]
+        if op.type in _COMPOSITE and op.inputs[0].ref() in self._variants:
+            kind = "ragged" if op.type.startswith("Ragged") else "sparse"
+            return [Lost(f"the input {tensor.name!r} is {kind}") for tensor in op.outputs]
+        return None
+
+    def _placeholder(self, tensor: tf.Tensor) -> Any:
+        external = self._walk.captured.get(tensor.ref())
+        if external is None:
+            return self._element(tensor, scalar=EVERYWHERE)
+        if tensor.dtype == tf.resource or not hasattr(external, "graph"):
+            return EVERYWHERE if tensor.shape.rank == 0 else Public()
+        label = self._walk.parent(external.graph).label(external)
+        if isinstance(label, Lost):
+            return Lost(f"outside the step's function {label.reason}", mixing=True)  # can't be run alone from here
+        return label
+
+    def _element(self, tensor: tf.Tensor, scalar: Any = None) -> Any:
+        if tensor.dtype == tf.resource:
+            return EVERYWHERE
+        if tensor.dtype == tf.variant:
+            self._variants.add(tensor.ref())
+            return Lost(f"the input {tensor.name!r} is ragged or sparse")
+        if tensor.shape.rank == 0:
+            return scalar or Lost(
+                f"the dataset hands out the scalar {tensor.name!r}, which belongs to no example and may hold something "
+                "of all of them; make it an array with an entry for each example, or a constant",
+                mixing=True,
+            )
+        return Rows(0)
+
+
+# Ops whose constants may be shapes, axes or permutations.
+# fmt: off
+_TAKES_STRUCTURE = frozenset({
+    "Reshape", "Transpose", "Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "StridedSlice", "Slice", "Tile", "Pad",
+    "PadV2", "MirrorPad", "ExpandDims", "ConcatV2", "BroadcastTo", "Fill", "GatherV2", "ReverseV2", "Cumsum", "Split",
+    "SplitV", "ArgMax", "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "Conv2DBackpropInput", "Pack",
+    "ResizeBilinear", "ResizeNearestNeighbor", "StatelessRandomUniformV2", "StatelessRandomNormalV2",
+    "StridedSliceGrad",
+    "BroadcastGradientArgs", "ConcatOffset", "DynamicStitch", "InvertPermutation", "Squeeze", "SpaceToBatchND",
+    "BatchToSpaceND", "Conv2DBackpropFilter", "AvgPoolGrad",
+})
+# fmt: on
+
+
+def closed_over(walk: Walk, tensor: tf.Tensor) -> tf.Tensor | None:
+    """An array that Python code left in the graph and that something public was computed from: it may hold examples."""
+    seen, pending = set(), [tensor]
+    while pending:
+        current = pending.pop()
+        if current.ref() in seen:
+            continue
+        seen.add(current.ref())
+        external = walk.captured.get(current.ref())
+        is_left = current.op.type == "Const" or (external is not None and not hasattr(external, "graph"))
+        is_array = bool(current.shape.rank) and current.dtype not in (tf.resource, tf.variant) and current.shape[0] != 1
+        if is_left and is_array and not _is_structural(current):
+            return current
+        pending.extend(current.op.inputs)
+    return None
+
+
+def _is_structural(tensor: tf.Tensor) -> bool:
+    """Whether a constant is only used as a shape, an axis or the like."""
+    if not tensor.dtype.is_integer or tensor.shape.rank != 1:
+        return False
+    return all(op.type in _TAKES_STRUCTURE for op in tensor.consumers())
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """Tensors through which some data enters, and how to cut examples out of them."""
+
+    tensors: tuple[tf.Tensor, ...]
+    kind: str  # "dense", "ragged", "sparse"
+
+    def count(self) -> tf.Tensor:
+        """How many examples it holds."""
+        if self.kind == "ragged":
+            return tf.shape(self.tensors[0], out_type=tf.int32)[0] - 1
+        if self.kind == "sparse":
+            return tf.cast(self.tensors[2][0], tf.int32)
+        return tf.shape(self.tensors[0])[0]
+
+    def static_count(self) -> int | None:
+        if self.kind != "dense" or self.tensors[0].shape.rank is None:
+            return None
+        return self.tensors[0].shape[0]
+
+    def take(self, rows: tf.Tensor) -> list[tf.Tensor]:
+        """The same tensors for the examples `rows` alone."""
+        if self.kind == "ragged":
+            *splits, values = self.tensors
+            ragged = tf.gather(tf.RaggedTensor.from_nested_row_splits(values, splits, validate=False), rows)
+            return [*ragged.nested_row_splits, ragged.flat_values]
+        if self.kind == "sparse":
+            return _take_sparse(self.tensors, rows)
+        return [tf.gather(self.tensors[0], rows)]
+
+
+def _take_sparse(tensors: tuple[tf.Tensor, ...], rows: tf.Tensor) -> list[tf.Tensor]:
+    indices, values, shape = tensors
+    found = tf.where(tf.equal(tf.cast(rows, tf.int64)[:, tf.newaxis], indices[tf.newaxis, :, 0]))  # [row, entry]
+    entries = found[:, 1]
+    taken = tf.concat([found[:, :1], tf.gather(indices[:, 1:], entries)], axis=1)
+    return [taken, tf.gather(values, entries), tf.concat([tf.shape(rows, tf.int64), shape[1:]], axis=0)]
+
+
+def pieces(walk: Walk, ancestors: set[tf.Operation]) -> list[Piece]:
+    """The data that the ops `ancestors` get. Raises ValueError for what can't be cut into examples."""
+    found: list[Piece] = []
+    seen: set[Any] = set()
+    for op in ancestors:
+        if op.type in _COMPOSITE and op.inputs and _enters(walk, op.inputs[0]):
+            found.append(Piece(tuple(op.outputs), "ragged" if op.type.startswith("Ragged") else "sparse"))
+            seen.add(op.inputs[0].ref())
+    for op in ancestors:
+        if op.type != "Placeholder" and not hands_out_examples(op):
+            continue
+        for tensor in op.outputs:
+            label = walk.label(tensor)
+            if tensor.ref() in seen or not _used(tensor, ancestors) or isinstance(label, Public):
+                continue
+            if not isinstance(label, Rows) or label.axis != 0 or label.rows != 1:
+                raise ValueError(
+                    f"The loss depends on the input {tensor.name!r} (dtype {tensor.dtype.name}, shape {tensor.shape}), "
+                    f"out of which no example can be cut; {PASS}"
+                )
+            found.append(Piece((tensor,), "dense"))
+    return found
+
+
+def _enters(walk: Walk, tensor: tf.Tensor) -> bool:
+    return (
+        tensor.dtype == tf.variant
+        and tensor.ref() not in walk.captured
+        and (tensor.op.type == "Placeholder" or hands_out_examples(tensor.op))
+    )
+
+
+def _used(tensor: tf.Tensor, ancestors: set[tf.Operation]) -> bool:
+    return any(op in ancestors for op in tensor.consumers())

@@ -1,0 +1,170 @@
+"""`prove`: what the labels say about a loss, and what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from adaclip_tf.gradients.proof import memory, sources
+from adaclip_tf.gradients.proof.labels import Lost, Public, Rows, Sizes, Summed
+from adaclip_tf.gradients.proof.walk import Walk
+
+_FIX = (
+    "Differential privacy needs the examples of a batch to stay apart. Replace BatchNormalization by "
+    "LayerNormalization or GroupNormalization, or freeze it (`layer.trainable = False`); take other statistics over "
+    "the features of one example, not over the batch, or compute them before training and make them constants."
+)
+
+
+class Proof:
+    """What is known about a loss.
+
+    Attributes:
+      pieces: the data that the loss depends on.
+      unproven: why examples must be run one by one, or None if they are known to stay apart.
+    """
+
+    def __init__(self, loss: tf.Tensor):
+        self._loss = loss
+        self._walk = Walk(loss.graph)
+        self._walk.advance()
+        self._trivial = False
+        self._checks: set[int] = set()
+        ancestors = ancestors_of(loss.op)
+        _refuse_hidden_state(ancestors)
+        label = self._walk.label(loss)
+        self._refuse_mixing(label)
+        read = _resources(self._walk, ancestors)
+        memory.check(self._walk, read)
+        self.unproven = label.reason if isinstance(label, Lost) else None
+        if isinstance(label, Rows):
+            self._one_row_each(label)
+        self.pieces = sources.pieces(self._walk, ancestors)
+        if not self.pieces:
+            raise ValueError(f"The loss does not depend on any data that enters this graph; {sources.PASS}")
+        self._check_counts()
+        memory.watch(self._walk, read)
+
+    def _refuse_mixing(self, label: Any) -> None:
+        if isinstance(label, Summed) or (isinstance(label, Lost) and label.mixing):
+            raise ValueError(f"{_sentence(label.reason)}, so that one example changes others. {_FIX}")
+        if isinstance(label, Sizes):
+            raise ValueError(f"The loss depends on how many examples the batch has. {_FIX}")
+
+    def _one_row_each(self, label: Rows) -> None:
+        if label.rows not in (None, 1) or label.outer != 1:
+            raise ValueError(
+                f"The loss has {(label.rows or 1) * label.outer} entries for each example of the data, so they are not "
+                "examples: an example could count several times. Average the loss over all axes but the first, and "
+                "keep several views of one example along an axis of their own."
+            )
+        self._checks |= label.checks
+
+    def _check_counts(self) -> None:
+        """All data must have as many examples as the loss has entries, where that is known before the run."""
+        batch = self._loss.shape[0]
+        for piece in self.pieces:
+            count = piece.static_count()
+            if count is not None and batch is not None and count != batch:
+                raise ValueError(_mismatch(piece.tensors[0], f"{count} rows, and the loss has {batch} entries"))
+            self._trivial = self._trivial or (count == 1 and batch == 1)
+
+    def look_back(self, seed: tf.Tensor, gradients: Sequence[Any]) -> None:
+        """Labels a backward pass from `seed`, [batch], of which entry k is example k's.
+
+        Raises:
+          ValueError: if examples are known to meet on the way back, in a custom gradient say.
+        """
+        self._walk.labels[seed.ref()] = Rows(0)
+        for gradient in tf.nest.flatten(list(gradients), expand_composites=True):
+            label = None if gradient is None or self._trivial else self._walk.label(gradient)
+            if isinstance(label, Lost) and label.mixing:
+                self._refuse_mixing(label)
+
+    def summed(self, gradient: Any) -> str | None:
+        """None if a variable's gradient is proven to be a sum of one term per example; else why not."""
+        if self._trivial:
+            return None  # there is but one example
+        parts = [gradient.values, gradient.indices] if isinstance(gradient, tf.IndexedSlices) else [gradient]
+        labels = [self._walk.label(part) for part in parts]
+        if isinstance(gradient, tf.IndexedSlices):
+            proven = all(isinstance(label, Rows) and label.axis == 0 and label.outer == 1 for label in labels)
+            proven = proven and labels[0].rows == labels[1].rows and labels[0].rows is not None
+        else:
+            proven = isinstance(labels[0], Public) or (isinstance(labels[0], Summed) and labels[0].exact)
+        if proven:
+            self._checks |= frozenset().union(*(getattr(label, "checks", frozenset()) for label in labels))
+            return None
+        reason = next(
+            (label.reason for label in labels if isinstance(label, (Lost, Summed))), "its rows are no examples"
+        )
+        return f"nothing proves that it is a sum over examples: {reason}"
+
+    def poison(self) -> tf.Tensor:
+        """0 if all that the proof left to the run holds, else NaN (and an error, where assertions are not dropped).
+
+        XLA drops assertions. NaN in every example's norm leaves all of them out: nothing but noise is published.
+        """
+        count = tf.shape(self._loss)[0]
+        facts = [
+            (
+                tf.equal(piece.count(), count),
+                _mismatch(piece.tensors[0], "another number of rows than the loss has entries"),
+            )
+            for piece in self.pieces
+            if piece.static_count() is None or self._loss.shape[0] is None
+        ]
+        for index in sorted(self._checks):
+            facts.append((self._walk.checks.holds(index, count), f"{_sentence(self._walk.checks.all[index].what)}."))
+        if not facts:
+            return tf.constant(0.0)
+        assertions = [tf.raw_ops.Assert(condition=holds, data=[tf.constant(message)]) for holds, message in facts]
+        with tf.control_dependencies(assertions):
+            return tf.where(tf.reduce_all([holds for holds, _ in facts]), 0.0, float("nan"))
+
+
+def prove(loss: tf.Tensor) -> Proof:
+    """Labels the graph of `loss`, a tensor [batch]. Raises ValueError where training must be refused."""
+    return Proof(loss)
+
+
+def _mismatch(tensor: tf.Tensor, what: str) -> str:
+    return (
+        f"The loss depends on the input {tensor.name!r}, whose first axis is not the batch axis of the loss: it has "
+        f"{what}. Give every input the examples along its first axis, and the loss one entry per example."
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def ancestors_of(operation: tf.Operation) -> set[tf.Operation]:
+    """`operation` and all that its value is computed from."""
+    found, pending = set(), [operation]
+    while pending:
+        op = pending.pop()
+        if op not in found:
+            found.add(op)
+            pending.extend(tensor.op for tensor in op.inputs)
+    return found
+
+
+def _resources(walk: Walk, ancestors: set[tf.Operation]) -> set[Any]:
+    """The resources that the ops `ancestors` are given."""
+    return {memory.root(walk, tensor) for op in ancestors for tensor in op.inputs if tensor.dtype == tf.resource}
+
+
+def _refuse_hidden_state(ancestors: set[tf.Operation]) -> None:
+    for op in ancestors:
+        if op.type in ("PyFunc", "PyFuncStateless", "EagerPyFunc"):
+            raise ValueError(
+                f"The loss depends on the op {op.name!r} ({op.type}): Python code in the middle of a graph, which may "
+                "remember examples. Write it with TensorFlow ops, or apply it to the data before training."
+            )
+        if op.type in ("Enter", "Merge", "NextIteration"):
+            raise ValueError(
+                f"The loss depends on a loop of TensorFlow 1 ({op.name!r}); use `tf.while_loop` of TensorFlow 2."
+            )

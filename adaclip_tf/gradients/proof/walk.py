@@ -1,0 +1,219 @@
+"""The walk over a graph that gives every tensor its label, and enters the functions that the graph calls.
+
+Each op type that is known to keep examples apart has an entry in a table (`entry`). An entry gets the op and the labels
+of its inputs and returns the label of its outputs, or raises `Unproven`. It may rely on this: no input is `Lost`, at
+least one is `Rows`, and none is `Summed` or `Sizes` unless the entry says that it takes them. It must establish that
+part k of an output depends on parts k of the `Rows` inputs only. What is not in the table proves nothing: `Lost`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from adaclip_tf.gradients.proof import memory, sources
+from adaclip_tf.gradients.proof.labels import EVERYWHERE, Checks, Label, Lost, Public, Rows, Sizes, Summed, Unproven
+from adaclip_tf.gradients.proof.sizes import Evaluator, depends_on_count
+
+Labels = Sequence[Any]  # of `labels.Label`, or `Listed`
+Entry = Callable[["Walk", tf.Operation, Labels], Any]
+TABLE: dict[str, Entry] = {}
+# For ops that take no data at all: which of their axes are uniform. Others are not uniform along any.
+PUBLIC: dict[str, Callable[[Walk, tf.Operation, Labels], Public]] = {}
+SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "BroadcastGradientArgs", "VariableShape"})
+# Inputs that say how large something is to be, by position.
+SIZE_ARGUMENTS: dict[str, frozenset[int]] = {}
+
+
+def entry(*types: str, sizes: Sequence[int] = ()) -> Callable[[Entry], Entry]:
+    """Registers a function as the entry for these op types; inputs `sizes` may depend on N."""
+
+    def register(function: Entry) -> Entry:
+        for op_type in types:
+            TABLE[op_type] = function
+            if sizes:
+                SIZE_ARGUMENTS[op_type] = frozenset(sizes)
+        return function
+
+    return register
+
+
+def public(*types: str, sizes: Sequence[int] = ()) -> Callable[[Any], Any]:
+    """Registers a function that tells along which axes the public result of these op types is uniform."""
+
+    def register(function: Any) -> Any:
+        for op_type in types:
+            PUBLIC[op_type] = function
+            if sizes:
+                SIZE_ARGUMENTS[op_type] = frozenset(sizes)
+        return function
+
+    return register
+
+
+def describe(op: tf.Operation) -> str:
+    return f"the op {op.name!r} ({op.type})"
+
+
+class Walk:
+    """The labels of one graph's tensors.
+
+    Args:
+      graph: what to walk over.
+      inputs: labels of the tensors that enter it; None for the graph of a training step, where `sources` tells.
+      outer: the walk of the graph that calls this one.
+    """
+
+    def __init__(self, graph: tf.Graph, inputs: dict[Any, Any] | None = None, outer: Walk | None = None):
+        self.graph, self.outer = graph, outer
+        self.checks: Checks = Checks() if outer is None else outer.checks
+        self.memory: memory.Memory = memory.Memory() if outer is None else outer.memory
+        self.captured: dict[Any, Any] = {}
+        self.labels: dict[Any, Any] = {**memory.known_private(graph), **(inputs or {})}
+        self.handles: dict[Any, Any] = {}
+        self.symbols: dict[Any, np.ndarray] = {}
+        self.sizes = Evaluator(self.label, lambda tensor: self.symbols.get(tensor.ref()))
+        self.sources = sources.Sources(self) if inputs is None else None
+        self._seen = 0
+        self._parents: dict[int, Walk] = {}
+
+    def label(self, tensor: tf.Tensor) -> Any:
+        """The label; walks on if the op is new."""
+        if tensor.ref() not in self.labels:
+            self.advance()
+        return self.labels.get(tensor.ref(), Lost(f"{describe(tensor.op)} is not part of the step's graph"))
+
+    def advance(self) -> None:
+        """Labels what was added to the graph since the last call."""
+        self.captured = {internal.ref(): external for external, internal in getattr(self.graph, "captures", [])}
+        operations = self.graph.get_operations()
+        start, self._seen = self._seen, len(operations)
+        for op in operations[start:]:
+            self._visit(op)
+
+    def parent(self, graph: tf.Graph) -> Walk:
+        """The walk of a graph from which this one captures tensors."""
+        if id(graph) not in self._parents:
+            parent = Walk(graph)
+            parent.checks, parent.memory = self.checks, self.memory
+            self._parents[id(graph)] = parent
+        return self._parents[id(graph)]
+
+    def _visit(self, op: tf.Operation) -> None:
+        outputs = op.outputs
+        if outputs and outputs[0].ref() in self.labels and len(outputs) == 1:
+            return
+        labels = [self._get(tensor) for tensor in op.inputs]
+        result = self._transfer(op, labels)
+        per_output = result if isinstance(result, list) else [result] * len(outputs)
+        noised = memory.known_private(self.graph)
+        for tensor, label in zip(outputs, per_output):
+            self.labels.setdefault(tensor.ref(), noised.get(tensor.ref(), label))
+        self.memory.visit(self, op, labels)
+
+    def _get(self, tensor: tf.Tensor) -> Any:
+        noised = memory.known_private(self.graph).get(tensor.ref())  # said so after the op was visited
+        return noised or self.labels.get(tensor.ref(), Lost(f"{describe(tensor.op)} comes before what it needs"))
+
+    def _transfer(self, op: tf.Operation, labels: list[Any]) -> Any:
+        if self.sources is not None:
+            entering = self.sources.labels(op)
+            if entering is not None:
+                return entering
+        if op.type in CALLS:
+            return CALLS[op.type](self, op, labels)
+        if op.type in SHAPES:
+            return [self._size_label(tensor) for tensor in op.outputs]
+        for label in sorted((label for label in labels if isinstance(label, Lost)), key=lambda lost: not lost.mixing):
+            return label
+        try:
+            return self._from_inputs(op, labels)
+        except Unproven as unproven:
+            return Lost(f"{describe(op)} {unproven.reason}", unproven.mixing)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            # Inputs that an entry did not reckon with, such as data where a kernel should be: nothing is shown.
+            return Lost(f"{describe(op)} is not followed")
+
+    def _from_inputs(self, op: tf.Operation, labels: list[Any]) -> Any:
+        counted = [i for i, label in enumerate(labels) if isinstance(label, Sizes)]
+        sizes = SIZE_ARGUMENTS.get(op.type, frozenset())
+        if any(isinstance(labels[i], (Rows, Summed, Listed)) for i in sizes if i < len(labels)):
+            raise Unproven("has a size that data decides")
+        values = [label for i, label in enumerate(labels) if i not in sizes]
+        if any(isinstance(label, Rows) for label in values):
+            return self._from_rows(op, labels, values)
+        if any(isinstance(label, Summed) for label in values):
+            return self._from_sums(op, values)
+        if any(isinstance(label, Listed) for label in values):
+            return labels[0] if op.type == "Identity" else self._entry(op, labels)
+        if counted and any(isinstance(label, Sizes) for label in values):
+            return self._from_sizes(op)
+        result = self._public(op, labels)
+        if counted or any(isinstance(label, Public) and label.counted for label in labels):
+            per_output = result if isinstance(result, list) else [result] * len(op.outputs)
+            return [
+                dataclasses.replace(label, counted=True) if isinstance(label, Public) else label for label in per_output
+            ]
+        return result
+
+    def _public(self, op: tf.Operation, labels: list[Any]) -> Any:
+        if op.type in PUBLIC:
+            return PUBLIC[op.type](self, op, labels)
+        if not memory.is_repeatable(op):
+            raise Unproven(f"may read anything; {sources.PASS}", mixing=True)
+        return [EVERYWHERE if tensor.shape.rank == 0 else Public() for tensor in op.outputs]
+
+    def _from_rows(self, op: tf.Operation, labels: list[Any], values: list[Any]) -> Any:
+        for label in values:
+            if isinstance(label, Summed):
+                raise Unproven(f"brings examples together: {label.reason}", mixing=True)
+            if isinstance(label, Sizes):
+                raise Unproven("depends on how many examples the batch has", mixing=True)
+        return self._entry(op, labels)
+
+    def _entry(self, op: tf.Operation, labels: list[Any]) -> Any:
+        if op.type not in TABLE:
+            raise Unproven("is not known to keep examples apart")
+        return TABLE[op.type](self, op, labels)
+
+    def _from_sums(self, op: tf.Operation, values: list[Any]) -> Any:
+        summed = [label for label in values if isinstance(label, Summed)]
+        exact = op.type in LINEAR and all(label.exact for label in summed)
+        return Summed(summed[0].reason, frozenset().union(*(label.checks for label in summed)), exact)
+
+    def _from_sizes(self, op: tf.Operation) -> Any:
+        if op.type == "Range":
+            raise Unproven("numbers the examples of the batch")
+        return [self._size_label(tensor) for tensor in op.outputs]
+
+    def _size_label(self, tensor: tf.Tensor) -> Label:
+        if tensor.op.type in ("BroadcastGradientArgs", "VariableShape"):
+            return Public()  # for the axes of sums, which look at the shapes themselves
+        if depends_on_count(self.sizes.symbols(tensor)):
+            return Sizes()
+        return EVERYWHERE if tensor.shape.rank == 0 else Public()
+
+
+# Keeps a sum over examples such a sum.
+LINEAR = frozenset(
+    {"Identity", "Cast", "Reshape", "Transpose", "Neg", "Squeeze", "ExpandDims", "StopGradient", "EnsureShape"}
+)
+# Ops that call functions: filled by `calls`.
+CALLS: dict[str, Callable[[Walk, tf.Operation, list[Any]], Any]] = {}
+
+
+class Listed:
+    """A TensorList whose elements all have the label `element` (None: nothing was put in yet)."""
+
+    def __init__(self, element: Any):
+        self.element = element
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Listed) and self.element == other.element
+
+    def __hash__(self) -> int:
+        return hash(("Listed", self.element))

@@ -1,0 +1,4 @@
+"""Keras optimizers whose every step is private.
+
+May import `core`, `gradients`, `privacy`, `_internal`.
+"""

@@ -1,0 +1,182 @@
+"""Checks of what an optimizer is given: arguments, variables, losses. Each error names the fix."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from adaclip_tf import gradients
+from adaclip_tf._internal import validate
+
+
+def optional_integer(name, value):
+    return None if value is None else validate.positive_integer(name, value)
+
+
+def learning_rate(value) -> None:
+    """A number, a variable that holds one, or a schedule."""
+    if isinstance(value, tf.keras.optimizers.schedules.LearningRateSchedule):
+        return
+    number = value.numpy() if isinstance(value, (tf.Variable, tf.Tensor)) and tf.executing_eagerly() else value
+    try:
+        validate.non_negative("learning_rate", number.item() if hasattr(number, "item") else number)
+    except ValueError:
+        raise ValueError(
+            f"`learning_rate` must be a number of 0 or more, or a `LearningRateSchedule`; got {value!r}."
+        ) from None
+
+
+def keras_arguments(arguments, name) -> None:
+    """Refuses what Keras would ignore, mistake, or apply to the noised mean."""
+    refuse_keras_clipping(arguments)
+    for argument in arguments:
+        if argument in _RENAMED:
+            raise TypeError(f"{name} has no argument `{argument}`; {_RENAMED[argument]}.")
+        if argument not in _KERAS_ARGUMENTS:
+            raise TypeError(
+                f"{name} has no argument `{argument}`. Of Keras's own it takes {', '.join(_KERAS_ARGUMENTS)}; "
+                f"`help({name})` lists the others."
+            )
+    if arguments.get("weight_decay") is not None:
+        validate.non_negative("weight_decay", arguments["weight_decay"])
+    for argument in ("use_ema", "jit_compile"):
+        if argument in arguments:
+            validate.boolean(argument, arguments[argument])
+
+
+_KERAS_ARGUMENTS = ("weight_decay", "use_ema", "ema_momentum", "ema_overwrite_frequency", "jit_compile")
+_RENAMED = {
+    "lr": "use `learning_rate`",
+    "decay": "use a `LearningRateSchedule` as `learning_rate`, or `weight_decay`",
+    "microbatches": "use `num_microbatches`",
+    "batch_size": "use `expected_batch_size`",
+    "l2_norm_clip": "it adapts what it clips to: see `h2` and `gamma`, or use DPFixedClipSGD",
+}
+
+
+def refuse_keras_clipping(arguments) -> None:
+    for name in ("clipnorm", "clipvalue", "global_clipnorm"):
+        if arguments.pop(name, None) is not None:
+            raise ValueError(
+                f"`{name}` would clip the noised mean gradient, which protects nobody and biases training. Examples "
+                "are clipped already: by `h2` and `gamma` in DPAdaClipSGD, by `l2_norm_clip` in DPFixedClipSGD."
+            )
+
+
+def check_variables(variables) -> None:
+    if not variables:
+        raise ValueError("There are no trainable variables: nothing to train. Set `trainable = True` on some layer.")
+    for variable in variables:
+        check_variable(variable)
+
+
+def check_known_variables(indices, variables, name) -> None:
+    """`indices` are those of `variables` among the ones that the optimizer was built for; None where unknown."""
+    if not variables:
+        raise ValueError(f"{name} got no trainable variables: nothing to train. Set `trainable = True` on some layer.")
+    if None in indices or len(set(indices)) != len(indices) or indices != sorted(indices):
+        raise ValueError(
+            f"{name} keeps means and variances for the variables that it was built with, and got others: "
+            f"{[variable.name for variable in variables]}. Layers may be frozen between phases, and set free again if "
+            "they were free when the optimizer was built. For another model, or more layers, use a new optimizer."
+        )
+
+
+def check_state(variables, values, name) -> None:
+    """Refuses saved values of an optimizer's variables unless all of them fit."""
+    fix = "To load it, use the same arguments (`momentum`, `accumulation_steps`, ...) on the same model."
+    if len(values) != len(variables):
+        raise ValueError(f"The saved optimizer has {len(values)} variables and {name} has {len(variables)}. {fix}")
+    for variable, value in zip(variables, values):
+        value = np.asarray(value)
+        if value.shape != tuple(variable.shape):
+            shapes = f"shape {list(value.shape)} and not {list(variable.shape)}"
+            raise ValueError(f"The saved value of {variable.name!r} has {shapes}. {fix}")
+        counts = variable.dtype.is_integer
+        positive = variable.name.startswith("variance/")
+        if not np.all(np.isfinite(value)) or (counts and np.any(value < 0)) or (positive and not np.all(value > 0)):
+            raise ValueError(
+                f"The saved value of {variable.name!r} is out of range: the file is damaged, or training had diverged "
+                "when it was saved. Load an earlier one."
+            )
+
+
+def check_variable(variable) -> None:
+    if not variable.dtype.is_floating:
+        raise ValueError(
+            f"Variable {variable.name!r} is {variable.dtype.base_dtype.name}: noise is for real numbers. Make it "
+            "float32 (a complex one as its two parts), or `trainable=False`."
+        )
+    if variable.dtype.base_dtype in (tf.float16, tf.bfloat16):
+        raise ValueError(
+            f"Variable {variable.name!r} is {variable.dtype.base_dtype.name}: updates and noise would be rounded away. "
+            "Use the `mixed_float16` or `mixed_bfloat16` policy, which keeps variables in float32."
+        )
+    if not variable.shape.is_fully_defined():
+        raise ValueError(f"Variable {variable.name!r} has the unknown shape {variable.shape}; give it a fixed one.")
+
+
+def per_example_loss(loss, num_microbatches, replicas, tape) -> tf.Tensor:
+    """The loss as one entry per example, or a ValueError that says why it has none."""
+    if not hasattr(loss, "graph"):
+        raise ValueError(
+            "This loss was computed eagerly. Without a graph nothing shows that an example changes its own gradient "
+            "only, so it is refused. With `fit`, leave out `run_eagerly=True`. In a loop of your own, put the step "
+            "into a `tf.function` that gets the batch as arguments, or let the optimizer do so: "
+            "`optimizer.minimize(loss_function, variables, data=(x, y))`, where loss_function(x, y) returns the losses."
+        )
+    if loss.graph is not tf.compat.v1.get_default_graph():
+        raise ValueError(
+            "The loss was computed in another graph than the one in which the optimizer is called. Compute it, and "
+            "call the optimizer, in the same `tf.function`, and not one of them inside `tf.cond` or a loop."
+        )
+    if not loss.dtype.is_floating:
+        raise ValueError(f"The loss must be real numbers, one per example; got dtype {loss.dtype.name}.")
+    if loss.shape.rank is None:
+        raise ValueError("The loss has an unknown rank, so it can't be told what an example is; use `tf.ensure_shape`.")
+    if loss.shape.rank == 0:
+        raise ValueError(
+            "The loss is a scalar: it has been reduced over the batch, and examples can't be told apart. Compile "
+            'the model with a loss object made with `reduction="none"`, e.g. '
+            '`SparseCategoricalCrossentropy(reduction="none")`.'
+        )
+    if loss.shape.rank > 1:
+        with tape:
+            loss = _mean_per_example(loss)
+    _check_microbatches(loss, num_microbatches, replicas)
+    return loss
+
+
+def _mean_per_example(loss) -> tf.Tensor:
+    """The mean over time steps, pixels and so on; over those that Keras's mask leaves, where the loss was masked."""
+    axes = list(range(1, loss.shape.rank))
+    mask = _mask_of(loss)
+    if mask is None:
+        return tf.reduce_mean(loss, axis=axes)
+    counts = tf.reduce_sum(tf.cast(mask, loss.dtype), axis=axes)
+    return tf.reduce_sum(loss, axis=axes) / tf.maximum(counts, 1.0)
+
+
+def _mask_of(loss):
+    """The mask that was multiplied into the loss, as Keras does it: a factor made of booleans."""
+    pending = [loss]
+    while pending:
+        operation = pending.pop().op
+        if operation.type in ("Identity", "Mul"):
+            pending.extend(operation.inputs)
+        elif operation.type == "Cast" and operation.inputs[0].dtype == tf.bool:
+            mask = operation.inputs[0]
+            if mask.shape.rank == loss.shape.rank:
+                return mask
+    return None
+
+
+def _check_microbatches(loss, num_microbatches, replicas) -> None:
+    if num_microbatches is None:
+        return
+    message, fix = gradients.MUST_DIVIDE.format(num_microbatches), "Use `drop_remainder=True` or None."
+    if replicas > 1:
+        message += f" on each of {replicas} replicas"
+        tf.debugging.assert_positive(tf.shape(loss)[0], message=f"{message} and one replica without examples. {fix}")
+    if loss.shape[0] is not None and loss.shape[0] % num_microbatches:
+        raise ValueError(f"{message} and a batch of {loss.shape[0]}. {fix}")

@@ -1,0 +1,122 @@
+"""What an optimizer's state says of its past steps: how many, how noised, how large, and of which phase.
+
+An accountant that asks the constructor's arguments what the past was like can be told anything: arguments of a resumed
+run are those of the resumed run. So each step writes down what it was, in variables that are saved with the count
+of steps, and whoever counts epsilon asks these.
+
+| variable             | holds                                                                                         |
+|----------------------|-----------------------------------------------------------------------------------------------|
+| `past_noise`         | the least noise multiplier of all steps                                                       |
+| `largest_batch`      | the largest batch size B: `expected_batch_size`, or where there is none (batches of a fixed   |
+|                      | and public size) the largest logical batch that was seen                                      |
+| `largest_microbatch` | the most examples in one microbatch: the sensitivity is 1 where that is 1, otherwise 2        |
+| `phase`              | 124 random bits, drawn with the optimizer: a restored optimizer continues its phase, a new    |
+|                      | one is a new phase (see `privacy.ledger`)                                                  |
+
+Least and largest are taken inside the step, as arithmetic. Nothing that restores variables (`.keras`, H5, lazily by
+`tf.train.Checkpoint`, `BackupAndRestore`, `set_weights`), and no compiler that drops assertions, gets around them: if
+steps differ, all are counted as the worst of them, never too small. `check` refuses such a mixture earlier, wherever
+there is an occasion: when a file is loaded, and when a `PrivacyBudget` begins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+
+class PastSteps(NamedTuple):
+    """Numbers to account by."""
+
+    steps: int
+    noise_multiplier: float  # the least
+    microbatch_sensitivity: float  # the largest
+    batch_size: int  # the largest; 0 where there were no steps
+    phase: str
+
+
+def new_phase() -> np.ndarray:
+    """A random phase. Not negative: a negative saved count is refused as damage."""
+    return np.frombuffer(os.urandom(16), np.int64) & (2**62 - 1)
+
+
+def phase_name(phase: Any) -> str:
+    """A phase as 32 hexadecimal digits."""
+    return "".join(f"{int(part):016x}" for part in np.asarray(phase))
+
+
+class Past:
+    """The variables. Made by an optimizer's `build`, through its `add_variable`, so that they are saved with it."""
+
+    def __init__(self, optimizer: Any, noised_steps: tf.Variable, phase: np.ndarray):
+        add = optimizer.add_variable
+        self._steps = noised_steps
+        self._noise = add([], tf.float64, name="past_noise")
+        self._batch = add([], tf.int64, name="largest_batch")
+        self._microbatch = add([], tf.int64, name="largest_microbatch")
+        self._phase = add([2], tf.int64, initializer=lambda shape, dtype: tf.constant(phase, dtype), name="phase")
+
+    def see_microbatch(self, examples: tf.Tensor) -> None:
+        """Notes how many examples a microbatch holds, in the step."""
+        self._microbatch.assign(tf.maximum(self._microbatch, tf.cast(examples, tf.int64)), read_value=False)
+
+    def see_step(self, noise_multiplier: float, batch_size: Any) -> None:
+        """Notes one noised step, in the step and before it is counted."""
+        first = tf.equal(self._steps, 0)
+        noise = tf.constant(noise_multiplier, tf.float64)
+        batch = tf.cast(batch_size, tf.int64)
+        self._noise.assign(tf.where(first, noise, tf.minimum(self._noise, noise)), read_value=False)
+        self._batch.assign(tf.where(first, batch, tf.maximum(self._batch, batch)), read_value=False)
+
+    def examples(self, records: Any) -> tf.Tensor:
+        """How many examples so many records are, at most."""
+        return tf.cast(records, tf.int64) * tf.maximum(self._microbatch, 1)
+
+    def read(self) -> PastSteps:
+        """What the variables hold now. Not inside a graph."""
+        return _past([_numpy(v) for v in (self._steps, self._noise, self._batch, self._microbatch, self._phase)])
+
+    def pick(self, variables: Sequence[tf.Variable], values: Sequence[Any]) -> PastSteps:
+        """The same of saved `values` of all an optimizer's `variables`."""
+        own = (self._steps, self._noise, self._batch, self._microbatch, self._phase)
+        return _past([next(value for v, value in zip(variables, values) if v is mine) for mine in own])
+
+    def start_phase(self, phase: np.ndarray) -> None:
+        """Makes what follows a phase of its own."""
+        self._phase.assign(phase)
+
+
+def check(past: PastSteps, noise_multiplier: float, expected_batch_size: int | None, who: str) -> None:
+    """Refuses to go on with other noise, or another batch size, than the past steps had."""
+    fix = (
+        "Use the same value; or, to train on with another one, give the model a new optimizer and one "
+        "`PrivacyBudget(..., ledger=path)` for all phases, which adds them up."
+    )
+    if not past.steps:
+        return
+    if past.noise_multiplier != noise_multiplier:
+        raise ValueError(
+            f"{who} has `noise_multiplier`={noise_multiplier:g}, and the {past.steps} noised steps of the state that "
+            f"it was given were taken with {past.noise_multiplier:g}: one epsilon for both would be wrong. {fix}"
+        )
+    if expected_batch_size not in (None, past.batch_size):
+        raise ValueError(
+            f"{who} has `expected_batch_size`={expected_batch_size}, and the {past.steps} noised steps of the state "
+            f"that it was given were taken with {past.batch_size}: one epsilon for both would be wrong. {fix}"
+        )
+
+
+def _past(values: Sequence[Any]) -> PastSteps:
+    steps, noise, batch, microbatch, phase = values
+    sensitivity = 1.0 if int(microbatch) <= 1 else 2.0
+    return PastSteps(int(steps), float(noise), sensitivity, int(batch), phase_name(phase))
+
+
+def _numpy(variable: Any) -> np.ndarray:
+    """The value of a variable, under a distribution strategy and while a graph is being traced too."""
+    with tf.init_scope():
+        return tf.convert_to_tensor(variable).numpy()

@@ -1,0 +1,92 @@
+"""Several replicas under `tf.distribute`: what each keeps for itself, and how their sums are added up.
+
+Noise in shares. Replica r of R sums the clipped gradients of its own examples and adds noise of its own,
+
+    W_r = sum_{k on r} u_k + N(0, z^2 / R I),
+
+and only W_r is ever sent. The W_r add up to W = sum_k u_k + N(0, z^2 I): the sum over all examples, with the noise of
+one device, once. Every replica then holds the same W and computes the same weights and state from it.
+
+What shares mean for trust: a replica knows its own share, so to those who run c of the R replicas the others' sum
+has noise of variance z^2 (R - c) / R, not z^2. Against everybody else it is z^2.
+
+What is kept per replica (noise streams, un-noised sums) is not mirrored: a variable that is made under a strategy's
+scope is broadcast to all workers by the first one, and so would a noise key be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import tensorflow as tf
+
+T = TypeVar("T")
+
+_SUPPORTED = (
+    tf.distribute.MirroredStrategy,
+    tf.distribute.MultiWorkerMirroredStrategy,
+    tf.distribute.OneDeviceStrategy,
+)
+
+
+def count() -> int:
+    """R, how many replicas take a step together."""
+    return tf.distribute.get_strategy().num_replicas_in_sync
+
+
+def check_strategy(strategy: tf.distribute.Strategy, who: str) -> None:
+    """Refuses the strategies under which a step is not one noised sum."""
+    if not _has_scope(strategy) or isinstance(strategy, _SUPPORTED):
+        return
+    raise NotImplementedError(
+        f"{who} does not run under {type(strategy).__name__}: a step is one noised sum, over replicas that wait "
+        "for each other. Use MirroredStrategy, MultiWorkerMirroredStrategy or OneDeviceStrategy. (Workers of a "
+        "ParameterServerStrategy do not wait: they would count their noise and move the state under each other's feet.)"
+    )
+
+
+def scope(strategy: tf.distribute.Strategy) -> contextlib.AbstractContextManager:
+    """`strategy.scope()` for those who are outside of any scope."""
+    if tf.distribute.has_strategy() or not _has_scope(strategy):
+        return contextlib.nullcontext()
+    return strategy.scope()
+
+
+def _has_scope(strategy: tf.distribute.Strategy) -> bool:
+    """Whether it is not the default one, which is there when there is none."""
+    return type(strategy).__name__ != "_DefaultDistributionStrategy"
+
+
+def add_up(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """The sum of each tensor over all replicas, on all of them. All must call it, and not inside `tf.cond`."""
+    if count() == 1:
+        return list(tensors)
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, list(tensors))
+
+
+def together(function: Callable[..., Any], *arguments: Any) -> None:
+    """Calls `function(strategy, *arguments)` once for all replicas, with their arguments side by side."""
+    tf.distribute.get_replica_context().merge_call(function, args=arguments)
+
+
+def first(value: Any) -> tf.Tensor:
+    """One replica's tensor of several that are equal."""
+    return tf.distribute.get_strategy().experimental_local_results(value)[0]
+
+
+class PerReplica(Generic[T]):
+    """One object for each replica that this process runs, made by `make(replica number)` when it is needed."""
+
+    def __init__(self, make: Callable[[int], T]):
+        self._make = make
+        self._made: dict[int, T] = {}
+
+    def here(self) -> T:
+        """That of the replica that asks."""
+        # Known while the graph is made: replicas have graphs of their own, or at least their own part of one.
+        number = int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
+        if number not in self._made:
+            self._made[number] = self._make(number)
+        return self._made[number]

@@ -1,0 +1,146 @@
+r"""What a training run costs, on the command line.
+
+    python -m adaclip_tf.privacy --num_examples=60000 --batch_size=600 --epochs=10 \
+        --noise_multiplier=1.1 --delta=1e-5
+
+prints the privacy statement with the RDP and PLD epsilons side by side. With `--target_epsilon=` in the place
+of `--noise_multiplier=` it first finds the noise multiplier. `--plot=FILE` draws epsilon against epochs.
+
+    python -m adaclip_tf.privacy --ledger=private/ledger.json --delta=1e-5
+
+prints what a ledger holds, and the epsilon of all of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from absl import flags
+
+from adaclip_tf.privacy import accounting, calibration, curve, ledger, statement
+from adaclip_tf.privacy.mechanism import SAMPLINGS, Mechanism
+
+# Flags of this program alone: importing the module must not claim names such as `batch_size` for everyone.
+FLAGS = flags.FlagValues()
+
+flags.DEFINE_integer("num_examples", None, "n, size of the training set.", flag_values=FLAGS)
+flags.DEFINE_integer("batch_size", None, "B, expected size of a logical batch.", flag_values=FLAGS)
+flags.DEFINE_float("epochs", None, "Passes over the data; may be a fraction.", flag_values=FLAGS)
+flags.DEFINE_integer("steps", None, "Or the number of noised steps.", flag_values=FLAGS)
+flags.DEFINE_float("noise_multiplier", None, "z, noise over sensitivity.", flag_values=FLAGS)
+flags.DEFINE_float("target_epsilon", None, "Or the epsilon to find z for.", flag_values=FLAGS)
+flags.DEFINE_float("delta", None, "delta; below 1 / num_examples.", flag_values=FLAGS)
+flags.DEFINE_enum(
+    "accountant", "rdp", list(accounting.ACCOUNTANTS), "Accountant for --target_epsilon.", flag_values=FLAGS
+)
+flags.DEFINE_enum("sampling", "poisson", list(SAMPLINGS), "How batches are drawn.", flag_values=FLAGS)
+flags.DEFINE_integer("examples_per_user", 1, "The most examples that one user has.", flag_values=FLAGS)
+flags.DEFINE_integer("microbatch_size", 1, "Examples per microbatch.", flag_values=FLAGS)
+flags.DEFINE_string("plot", None, "PNG file for a plot of epsilon against epochs.", flag_values=FLAGS)
+flags.DEFINE_string("ledger", None, "A ledger to print; takes --delta alone.", flag_values=FLAGS)
+flags.DEFINE_boolean("help", False, "Show this help.", flag_values=FLAGS)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the program; returns its exit code: 0, or 2 with one line on stderr for a bad argument."""
+    try:
+        rest = FLAGS(argv)[1:]
+        if FLAGS.help:
+            print(f"{__doc__}\n{FLAGS.get_help()}")
+            return 0
+        _check_flags(rest)
+        print(_run())
+    except (flags.Error, ValueError, OSError) as error:
+        first_line = str(error).splitlines()[0]
+        print(f"adaclip_tf.privacy: {first_line}", file=sys.stderr)
+        return 2
+    finally:
+        FLAGS.unparse_flags()
+    return 0
+
+
+def _check_flags(rest: Sequence[str]) -> None:
+    if rest:
+        raise ValueError(f"Unexpected argument {rest[0]!r}; arguments are flags such as --epochs=10.")
+    if FLAGS.ledger is not None:
+        others = [n for n in FLAGS if FLAGS[n].present and n not in ("ledger", "delta")]
+        if others or FLAGS.delta is None:
+            raise ValueError("--ledger takes --delta, and no other flag.")
+        if not os.path.exists(FLAGS.ledger):
+            raise ValueError(f"--ledger={FLAGS.ledger} is not there.")
+        return
+    for name in ("num_examples", "batch_size", "delta"):
+        if FLAGS[name].value is None:
+            raise ValueError(f"--{name} is required; --help lists the flags.")
+    for one, other in (("epochs", "steps"), ("noise_multiplier", "target_epsilon")):
+        if (FLAGS[one].value is None) == (FLAGS[other].value is None):
+            raise ValueError(f"Give either --{one} or --{other}.")
+    if FLAGS.plot and not os.path.isdir(os.path.dirname(os.path.abspath(FLAGS.plot))):
+        raise ValueError(f"--plot={FLAGS.plot} is in a directory that does not exist.")
+    if FLAGS.microbatch_size < 1:
+        raise ValueError(f"--microbatch_size must be 1 or more; got {FLAGS.microbatch_size}.")
+
+
+def _run() -> str:
+    """The whole output."""
+    if FLAGS.ledger is not None:
+        return ledger.Ledger(FLAGS.ledger).describe(delta=FLAGS.delta)
+    arguments = {
+        name: FLAGS[name].value for name in ("num_examples", "batch_size", "delta", "sampling", "examples_per_user")
+    }
+    arguments["microbatch_sensitivity"] = 1.0 if FLAGS.microbatch_size == 1 else 2.0
+    length = {"epochs": FLAGS.epochs, "steps": FLAGS.steps}
+    lines = []
+    noise = FLAGS.noise_multiplier
+    if noise is None:
+        noise = calibration.noise_multiplier(
+            target_epsilon=FLAGS.target_epsilon, accountant=FLAGS.accountant, **length, **arguments
+        )
+        lines.append(
+            f"noise_multiplier = {noise:.6g} meets epsilon {FLAGS.target_epsilon:g} by {FLAGS.accountant.upper()}.\n"
+        )
+    lines.append(statement.privacy_statement(noise_multiplier=noise, **length, **arguments))
+    if FLAGS.plot:
+        steps = Mechanism(noise, FLAGS.num_examples, FLAGS.batch_size).count(**length)
+        try:
+            plot_epsilon(FLAGS.plot, steps=steps, noise_multiplier=noise, **arguments)
+        except OSError as error:
+            raise ValueError(f"--plot={FLAGS.plot} cannot be written: {error}") from error
+        lines.append(f"Wrote {os.path.abspath(FLAGS.plot)}")
+    return "\n".join(lines)
+
+
+def plot_epsilon(path: str, *, steps: int, points: int = 16, **arguments) -> None:
+    """Draws epsilon against epochs for both accountants; `arguments` as for `accounting.epsilon`."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    names = ("noise_multiplier", "num_examples", "batch_size", "sampling", "microbatch_sensitivity")
+    step = Mechanism(**{name: arguments[name] for name in names})
+    rest = {name: arguments[name] for name in ("delta", "examples_per_user")}
+    grid = sorted({max(1, round(steps * k / points)) for k in range(1, points + 1)})
+    figure, axes = pyplot.subplots(figsize=(6.4, 4.0), layout="constrained")
+    for name, style in (("rdp", "-"), ("pld", "--")):
+        epsilon_at = curve.EpsilonCurve(step, accountant=name, **rest)
+        axes.plot([at / step.epoch for at in grid], [epsilon_at(at) for at in grid], style, label=name.upper())
+    axes.set_xlabel("epochs")
+    axes.set_ylabel(f"epsilon at delta = {arguments['delta']:g}")
+    axes.set_title(
+        f"n = {arguments['num_examples']:,}, B = {arguments['batch_size']:,}, "
+        f"z = {arguments['noise_multiplier']:.4g}, {arguments['sampling']} batches",
+        fontsize=10,
+    )
+    axes.set_ylim(bottom=0.0)
+    axes.set_xlim(left=0.0)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=150, format="png")
+    pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,316 @@
+"""`PrivacyTensorBoard`: training, its noise and its epsilon in TensorBoard.
+
+What is written where, below `log_dir` (each folder is a run of TensorBoard's):
+
+| run          | what                                                                                          |
+|--------------|-----------------------------------------------------------------------------------------------|
+| `privacy`    | everything that is computed from privatised values; Keras's loss and metrics (see below)      |
+| `hparams`    | hyper-parameters and final metrics, one row of the HPARAMS tab                                |
+| `nonprivate` | only with `nonprivate=True`: how the last batch was clipped, which is NOT private             |
+
+Keras's own TensorBoard callback writes to `train` and `validation`, so both fit into one `log_dir`.
+
+Formal guarantee. Whatever is written apart from Keras's logs and the run `nonprivate` is a function of
+`noised_steps`, `private_metrics()`, `private_state()`, the learning rate and constructor arguments of the optimizer:
+post-processing of what the accountant has paid for. Keras's training loss and metrics are computed from the
+data without noise; `keras_metrics=False` leaves them out, for a folder that is to be published.
+
+Steps are the optimizer's count of noised steps, which is saved with it: a resumed run goes on where it
+stopped, and a logical batch of several accumulation steps counts once.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from adaclip_tf._internal import validate
+from adaclip_tf.privacy import budget as budget_lib
+from adaclip_tf.privacy import fit_data
+from adaclip_tf.tensorboard import event_files, figures, summaries
+
+
+class PrivacyTensorBoard(tf.keras.callbacks.Callback):
+    """Keras callback: epsilon, noise and AdaCliP's state as scalars, histograms, images and HParams.
+
+    Example:
+      >>> board = PrivacyTensorBoard("runs/first", num_examples=60000, batch_size=600, delta=1e-5)
+      >>> model.fit(batches, epochs=10, callbacks=[board])                              # doctest: +SKIP
+
+    then `tensorboard --logdir runs`. docs/tensorboard.md lists the tags.
+
+    Args:
+      log_dir: the folder of this run. Several runs below one folder can be compared.
+      budget: the `PrivacyBudget` of the same `fit`, which then also says how epsilon is counted. With its "pld"
+        accountant, which takes tenths of a second, epsilon is written per epoch only.
+      num_examples, batch_size, delta: the same without a budget: epsilon by RDP for Poisson-sampled batches. All
+        three or none; without them and without `budget`, epsilon is what a `PrivacyBudget` earlier in the list of
+        callbacks put into the epoch's logs, if there is one.
+      update_freq: scalars are written every so many noised steps, or "epoch" for the end of each epoch only.
+      reference_l2_norm_clip: C, for the noise that DP-SGD (Abadi et al. 2016) would have added, z C sqrt(d) / B. None
+        is the optimizer's own `l2_norm_clip` where it has one, otherwise 1.
+      histogram_freq: histograms of s and b every so many epochs; 0 for none.
+      image_freq: images every so many epochs and at the end; 0 for none.
+      image_shape: the shape of one input of the first layer, (height, width) or (height, width, channels), to draw
+        its b as a picture. None draws it where the number of inputs is a square number.
+      keras_metrics: whether to write Keras's loss and metrics. The training ones are NOT private.
+      hparams: whether to write the optimizer's arguments to the HPARAMS tab; a dict is added to them.
+      nonprivate: also writes `nonprivate_metrics()` of the optimizer, which must record them. NOT private.
+    """
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike[str],
+        *,
+        budget: budget_lib.PrivacyBudget | None = None,
+        num_examples: int | None = None,
+        batch_size: int | None = None,
+        delta: float | None = None,
+        update_freq: int | str = 50,
+        reference_l2_norm_clip: float | None = None,
+        histogram_freq: int = 5,
+        image_freq: int = 25,
+        image_shape: tuple[int, ...] | None = None,
+        keras_metrics: bool = True,
+        hparams: bool | Mapping[str, Any] = True,
+        nonprivate: bool = False,
+    ):
+        super().__init__()
+        self._supports_tf_logs = True  # Keras then turns a batch's logs into numbers only when they are looked at
+        self.log_dir = validate.path("log_dir", log_dir)
+        self._own_budget, self._budget = _budget_of(budget, num_examples, batch_size, delta)
+        self._update_freq: int | None = None
+        if update_freq != "epoch":
+            try:
+                self._update_freq = validate.positive_integer("update_freq", update_freq)
+            except ValueError:
+                raise ValueError(
+                    f"`update_freq` must be a whole number of noised steps or 'epoch'; got {update_freq!r}."
+                ) from None
+        if reference_l2_norm_clip is not None:
+            validate.positive("reference_l2_norm_clip", reference_l2_norm_clip)
+        self._reference_clip = reference_l2_norm_clip
+        self._histogram_freq = _frequency("histogram_freq", histogram_freq)
+        self._image_freq = _frequency("image_freq", image_freq)
+        self._image_shape = figures.check_image_shape(image_shape)
+        self._keras_metrics = validate.boolean("keras_metrics", keras_metrics)
+        if not isinstance(hparams, (bool, Mapping)):
+            raise ValueError(f"`hparams` must be True, False or a dict of more hyper-parameters; got {hparams!r}.")
+        self._hparams = hparams
+        self._nonprivate = validate.boolean("nonprivate", nonprivate)
+        if self._nonprivate:
+            logging.warning(
+                "PrivacyTensorBoard(nonprivate=True) writes un-noised quantities to %s: NOT private, for data that "
+                "needs no protection.",
+                os.path.join(self.log_dir, summaries.NONPRIVATE_RUN),
+            )
+        self._files = event_files.EventFiles(self.log_dir)
+        self._measure: summaries.Measurement | None = None
+        self._first_step = self._last_step = 0
+        self._last_tags: set[str] = set()
+        self._epoch = self._next_look = 0
+        self._epoch_logs: dict[str, float] = {}
+        self._by_epsilon: list[tuple[float, dict[str, float]]] = []
+
+    # -----------------------------------------------------------------------------------------------
+    # Keras's hooks.
+
+    def on_train_begin(self, logs=None):
+        self._files.close()
+        optimizer = _optimizer_of(self.model)
+        if self._nonprivate and not optimizer.nonprivate_metrics_recorded:
+            raise ValueError(
+                "PrivacyTensorBoard(nonprivate=True) has nothing to write: the optimizer records no un-noised "
+                "quantities. Construct it with `nonprivate_metrics=True`, on data that needs no protection."
+            )
+        if self.model.built:
+            optimizer.build(self.model.trainable_variables)
+        if self._budget is not None and self._own_budget:
+            self._budget.set_model(self.model)
+            self._budget.check(fit_data.given_to_fit(self.model))  # batch size and sampling
+        if self._image_freq:
+            figures.warm_up()
+        self._measure = None
+        self._first_step = self._last_step = self._step()
+        self._last_tags, self._epoch, self._epoch_logs = set(), 0, {}
+        if not _is_chief(self.model):
+            return
+        self._files.open(summaries.PRIVACY_RUN)
+        if self._nonprivate:
+            self._files.open(summaries.NONPRIVATE_RUN)
+        if self._hparams is not False:
+            self._files.open(summaries.HPARAMS_RUN)
+            self._files.write(summaries.HPARAMS_RUN, summaries.session_start(self._all_hparams(), self.log_dir))
+        self._files.write(summaries.PRIVACY_RUN, summaries.layout())
+        if self.model.built:
+            self._measurement()()  # traced now, not in the middle of training
+            if self._image_freq:  # an `image_shape` that does not fit is told now
+                figures.first_layer_scale(optimizer.private_state(), self._image_shape)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._next_look = 0 if self._update_freq is None else self._update_freq - self._step() % self._update_freq
+
+    def on_train_batch_end(self, batch, logs=None):
+        # A batch is at most one noised step: before this many there is nothing to write, and no need to ask.
+        if self._update_freq is None or not self._files or batch + 1 < self._next_look:
+            return
+        step = self._step()
+        self._next_look = batch + 1 + self._update_freq - step % self._update_freq
+        if step // self._update_freq > self._last_step // self._update_freq:
+            self._write_step(step, logs, self._epsilon(step) if self._epsilon_is_quick() else None)
+
+    def on_epoch_end(self, epoch, logs=None):
+        step = self._step()
+        if not self._files or step == self._first_step:  # not one logical batch is complete
+            return
+        self._epoch += 1
+        self._epoch_logs = logs = _numbers(logs)
+        epsilon = self._epsilon(step)
+        self._write_step(step, logs, epsilon)
+        if self._keras_metrics and epsilon is not None and math.isfinite(epsilon):
+            metrics = summaries.keras_metrics(logs)
+            self._by_epsilon.append((epsilon, metrics))
+            by_epsilon = summaries.by_epsilon(metrics, self._delta())
+            self._files.write(summaries.PRIVACY_RUN, by_epsilon, summaries.epsilon_step(epsilon))
+        if self._histogram_freq and self._epoch % self._histogram_freq == 0:
+            self._files.write(summaries.PRIVACY_RUN, summaries.histograms(self.model.optimizer.private_state()), step)
+        if self._image_freq and self._epoch % self._image_freq == 0:
+            self._write_images(step)
+        self._files.flush()
+
+    def on_train_end(self, logs=None):
+        if not self._files:
+            return
+        step = self._step()
+        if self._epoch:
+            if self._image_freq and self._epoch % self._image_freq:
+                self._write_images(step)
+            if self._hparams is not False:
+                self._write_final(step)
+        self._files.close()
+
+    # -----------------------------------------------------------------------------------------------
+
+    def _step(self) -> int:
+        """Noised steps up to now; 0 before the optimizer has state."""
+        try:
+            return int(_optimizer_of(self.model).noised_steps.numpy())
+        except ValueError:
+            return 0
+
+    def _epsilon(self, step: int) -> float | None:
+        """The epsilon spent up to now; at the end of an epoch also if only another callback counts it."""
+        if self._budget is None:
+            return self._epoch_logs.get("epsilon")
+        if self._budget.model is None:  # not among the callbacks
+            self._budget.set_model(self.model)
+        return self._budget.epsilon_at(step)
+
+    def _epsilon_is_quick(self) -> bool:
+        return self._budget is not None and self._budget.accountant == "rdp"
+
+    def _delta(self) -> float | None:
+        return None if self._budget is None else self._budget.delta
+
+    def _write_step(self, step: int, logs: Any, epsilon: float | None) -> None:
+        """All that is known at a step. The last batch of an epoch and its end can be the same step: no tag twice."""
+        measure = self._measurement()
+        values: dict[str, float] = {} if epsilon is None else {"privacy/epsilon": epsilon}
+        if self._keras_metrics:
+            values.update(summaries.keras_metrics(_numbers(logs)))
+        if step != self._last_step:
+            self._last_step, self._last_tags = step, set()
+            values.update(measure())
+            if self._nonprivate:
+                unnoised = _numbers(self.model.optimizer.nonprivate_metrics())
+                self._files.write(summaries.NONPRIVATE_RUN, summaries.scalars(unnoised), step)
+        values = {tag: value for tag, value in values.items() if tag not in self._last_tags}
+        self._last_tags |= values.keys()
+        self._files.write(summaries.PRIVACY_RUN, summaries.scalars(values, measure.descriptions), step)
+
+    def _measurement(self) -> summaries.Measurement:
+        if self._measure is None:
+            self._measure = summaries.Measurement(self.model.optimizer, self._reference_clip, self._delta())
+        return self._measure
+
+    def _write_images(self, step: int) -> None:
+        found = figures.first_layer_scale(self.model.optimizer.private_state(), self._image_shape)
+        images = {}
+        if found is not None:
+            name, picture = found
+            images[f"noise_image/{name}"] = (figures.scale_picture(name, picture), summaries.NOISE_IMAGE)
+        if self._by_epsilon:
+            drawn = figures.metric_by_epsilon(self._by_epsilon, self._delta())
+            images["metric_by_epsilon"] = (drawn, "What was reached for which epsilon.")
+        self._files.write_images(summaries.PRIVACY_RUN, images, step)
+
+    def _write_final(self, step: int) -> None:
+        """The metrics of the HPARAMS tab. It shows every tag of its run, so they are few, and in a run of their own."""
+        measured = _numbers(self.model.optimizer.private_metrics())
+        final = {"final/noise_norm": measured["noise_norm"], "final/noised_steps": float(step)}
+        epsilon = self._epsilon(step)
+        if epsilon is not None:
+            final["final/epsilon"] = epsilon
+        if self._keras_metrics:
+            metrics = summaries.keras_metrics(self._epoch_logs)
+            final.update({f"final/{summaries.flat(tag)}": value for tag, value in metrics.items()})
+        self._files.write(summaries.HPARAMS_RUN, summaries.scalars(final), step)
+        self._files.write(summaries.HPARAMS_RUN, summaries.session_end(), step)
+
+    def _all_hparams(self) -> dict[str, Any]:
+        more: dict[str, Any] = {}
+        if self._budget is not None:
+            more = {name: getattr(self._budget, name) for name in ("num_examples", "batch_size", "delta", "sampling")}
+        if isinstance(self._hparams, Mapping):
+            more.update(self._hparams)
+        return summaries.hparams_of(self.model.optimizer, more)
+
+
+def _budget_of(budget, num_examples, batch_size, delta):
+    """(whether it is ours, the budget that counts epsilon or None)."""
+    given = {"num_examples": num_examples, "batch_size": batch_size, "delta": delta}
+    missing = [name for name, value in given.items() if value is None]
+    if budget is not None:
+        if not isinstance(budget, budget_lib.PrivacyBudget):
+            raise ValueError(f"`budget` must be a PrivacyBudget; got {budget!r}.")
+        if len(missing) < len(given):
+            raise ValueError("Give either `budget`, or `num_examples`, `batch_size` and `delta`: not both.")
+        return False, budget
+    if len(missing) == len(given):
+        return False, None
+    if missing:
+        raise ValueError(f"Epsilon needs `num_examples`, `batch_size` and `delta`; `{missing[0]}` is missing.")
+    return True, budget_lib.PrivacyBudget(**given)
+
+
+def _frequency(name: str, value: Any) -> int:
+    if value is False or value == 0:
+        return 0
+    try:
+        return validate.positive_integer(name, value)
+    except ValueError:
+        raise ValueError(f"`{name}` must be a whole number of epochs, or 0 for never; got {value!r}.") from None
+
+
+def _numbers(logs: Mapping[str, Any] | None) -> dict[str, float]:
+    return {name: float(value) for name, value in (logs or {}).items()}
+
+
+def _is_chief(model: Any) -> bool:
+    """Whether this process writes: of several workers only the chief does."""
+    return bool(model.distribute_strategy.extended.should_save_summary)
+
+
+def _optimizer_of(model: Any) -> Any:
+    optimizer = model.optimizer
+    if not hasattr(type(optimizer), "private_state"):
+        raise ValueError(
+            "PrivacyTensorBoard shows what DPAdaClipSGD or DPFixedClipSGD do; the model was compiled with "
+            f"{type(optimizer).__name__}."
+        )
+    return optimizer

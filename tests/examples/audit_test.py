@@ -1,0 +1,81 @@
+"""The library under attack: what is measured never exceeds what is claimed, and comes close to it."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from examples.audit import __main__ as audit
+from examples.audit import experiment
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+CONFIDENCE = 0.9999  # of each bound; the draws are seeded
+
+FULL_BATCH = [
+    experiment.Setting("adaclip", "ghost", 1.5, 1.0, 2),
+    experiment.Setting("fixed", "jacobian", 1.0, 1.0, 1),
+    experiment.Setting("fixed", "ghost", 2.0, 1.0, 1, microbatches=True),
+]
+
+
+def _check(setting, canaries, runs, tightness, seed=7):
+    trials = experiment.run(setting, canaries=canaries, runs=runs, seed=seed)
+    findings = experiment.evaluate(setting, trials, CONFIDENCE)
+    assert [found.view for found in findings] == (
+        ["weights", "state"] if setting.optimizer == "adaclip" else ["weights"]
+    )
+    for found in findings:
+        assert found.measured <= found.claimed, found
+        assert found.gaussian >= tightness * found.claimed, found
+    return trials
+
+
+@pytest.mark.parametrize("setting", FULL_BATCH, ids=["adaclip ghost", "fixed jacobian", "fixed ghost microbatches"])
+def test_no_claim_is_refuted_and_a_bolder_claim_would_be(setting):
+    trials = _check(setting, canaries=400, runs=12, tightness=0.6)
+    # Negative control: the same attack on the claim of half as much noise again.
+    bolder = setting._replace(noise_multiplier=1.5 * setting.noise_multiplier)
+    for found in experiment.evaluate(bolder, trials, CONFIDENCE):
+        assert found.measured > found.claimed, found
+
+
+def test_coins_and_scores_agree_with_the_mechanism():
+    """Of q = 1 the score is N(+-mu^2 / 2, mu^2), mu = sqrt(T) / z: the attack is the best there is."""
+    trials = experiment.run(FULL_BATCH[0], canaries=200, runs=10, seed=3)
+    mu = np.sqrt(2) / 1.5
+    for scores in trials.scores.values():
+        for present, sign in ((trials.present, 1), (~trials.present, -1)):
+            assert np.mean(scores[present]) == pytest.approx(sign * mu**2 / 2, abs=5 * mu / np.sqrt(present.sum()))
+            assert np.std(scores[present]) == pytest.approx(mu, rel=0.1)
+
+
+def test_report(tmp_path):
+    settings = FULL_BATCH[2:]
+    findings = [
+        experiment.Finding(settings[0], "weights", 2.75, 0.5, 2.5, 0.25),
+        experiment.Finding(settings[0]._replace(sampling_probability=0.1), "weights", 2.0, 0.5, 1.0, 0.25),
+    ]
+    paths = audit.write(findings, tmp_path, docs=False, command="python x", runs=4, canaries=10, confidence=0.9)
+    assert all(path.stat().st_size > 0 for path in paths)
+    assert "| 2 | 1 | 1 | 2.75 | 0.50 | 2.50 | 0.25 | 91% |" in paths[0].read_text()
+    assert json.loads(paths[2].read_text())["findings"][1]["measured"] == 1.0
+
+
+def test_the_committed_audit_refutes_no_claim():
+    results = json.loads((DOCS / "results" / "audit.json").read_text())
+    assert {(row["optimizer"], row["path"]) for row in results["findings"]} == {
+        (optimizer, path) for optimizer in experiment.OPTIMIZERS for path in experiment.PATHS
+    }
+    for row in results["findings"]:
+        assert max(row["attack"], row["gaussian"], row["one_run"]) == row["measured"] <= row["claimed"]
+
+
+@pytest.mark.slow
+def test_no_claim_of_the_whole_grid_is_refuted():
+    findings = audit.audit(audit.settings(), canaries=500, runs=24, confidence=0.99, seed=1)
+    assert len(findings) == 36
+    for found in findings:
+        assert found.measured <= found.claimed, found
+        if found.setting.sampling_probability == 1.0:
+            assert found.measured > 0.4 * found.claimed, found

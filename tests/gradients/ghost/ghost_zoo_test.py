@@ -1,0 +1,93 @@
+"""Handles against every example's own gradient, over the zoo of models."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.gradients.ghost.reference import Case, squared_error
+from tests.gradients.ghost.zoo import ZOO
+
+
+def make(name, rng, **options):
+    build, shape, dtype = ZOO[name]
+    model = build()
+    for variable in model.trainable_variables:  # zero biases would hide mistakes
+        variable.assign_add(tf.constant(rng.normal(size=variable.shape, scale=0.2), variable.dtype))
+    return Case(
+        lambda x: squared_error(model(x)),
+        model.trainable_variables,
+        tf.TensorSpec([None, *shape], dtype),
+        rng,
+        **options,
+    )
+
+
+def batch(case, size, rng):
+    shape = [size, *case.spec.shape[1:]]
+    if case.spec.dtype.is_integer:
+        return rng.integers(0, 5, size=shape).astype(np.int32)
+    return rng.normal(size=shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", sorted(ZOO))
+def test_every_variable_is_recognised_and_exact(name, rng):
+    case = make(name, rng)
+    for size in (7, 2, 1, 0):
+        case.check(batch(case, size, rng))
+    assert not case.plan.mixing
+
+
+SEVERAL = ["mlp", "dense_on_time", "conv2d", "conv2d_dilated", "conv1d_causal_dilated", "depthwise", "embedding"]
+SEVERAL += ["layer_norm_on_time", "einsum_reversed", "prelu"]
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_microbatches_of_several_examples(name, rng):
+    case = make(name, rng, num_microbatches=3)
+    case.check(batch(case, 6, rng))
+    case.check(batch(case, 3, rng))
+
+
+FLOATS = ["mlp", "dense_on_time", "long_sequence", "conv2d", "conv2d_dilated", "depthwise", "layer_norm_on_time"]
+FLOATS += ["group_norm", "attention"]
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_an_extreme_example_leaves_the_others_alone(name, rng):
+    case = make(name, rng)
+    x = batch(case, 5, rng)
+    left_out = np.array([1, 1, 0, 1, 1], np.float32)
+    others = [0, 1, 3, 4]
+    clean = case.ghost(x, left_out)
+    for extreme in (np.nan, np.inf, -np.inf, 1e30, 1e-30):
+        bad = x.copy()
+        bad[2].flat[0] = extreme
+        own = case.alone(bad)
+        results = case.ghost(bad, left_out)
+        for index, (full, plain, total) in results.items():
+            for norms, reference in zip((full, plain), clean[index]):
+                value = norms.value.numpy()
+                np.testing.assert_allclose(value[others], reference.value.numpy()[others], rtol=1e-6)
+                if not np.all(np.isfinite(own[index][2])):
+                    assert not np.isfinite(value[2])
+            np.testing.assert_array_equal(total, clean[index][2])
+
+
+@pytest.mark.parametrize("name", ["mlp", "conv2d", "layer_norm_on_time"])
+def test_static_batch_sizes_give_the_same(name, rng):
+    case = make(name, rng)
+    x = batch(case, 4, rng)
+    static = Case(case.loss, case.variables, tf.TensorSpec(x.shape, case.spec.dtype), np.random.default_rng(1))
+    static._alone = case._alone
+    static.check(x)
+    one = Case(case.loss, case.variables, tf.TensorSpec([1, *x.shape[1:]], case.spec.dtype), np.random.default_rng(1))
+    one.check(x[:1])
+
+
+@pytest.mark.parametrize("name", ["mlp", "conv2d", "embedding"])
+def test_a_center_a_thousand_times_the_gradient(name, rng):
+    case = make(name, rng)
+    x = batch(case, 4, rng)
+    size = max(float(np.abs(g).max()) for g in case.alone(x))
+    case.centers = [c * 1e4 * size for c in case.centers]  # centers are drawn with a deviation of 0.1
+    case.check(x)

@@ -1,0 +1,130 @@
+"""Per-microbatch gradients by copying the graph of the loss."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from adaclip_tf.gradients import backward, isolated, proof
+from tests import models
+
+
+class _GraphTape:
+    def gradient(self, loss, variables, output_gradients):
+        return tf.gradients(loss, variables, output_gradients)
+
+
+def _gradients(step, *arguments, num_microbatches=None):
+    """Per-microbatch gradients that `isolated` gives inside a tf.function: a list of [n, ...] arrays."""
+
+    @tf.function(reduce_retracing=True)
+    def run(*tensors):
+        loss, variables = step(*tensors)
+        n = tf.shape(loss)[0] if num_microbatches is None else num_microbatches
+        arrays = [tf.TensorArray(tf.float32, size=n, element_shape=v.shape) for v in variables]
+        pieces = proof.prove(loss).pieces
+        passed = backward.run(loss, variables, _GraphTape())
+
+        def consume(k, gradients, state):
+            return [array.write(k, gradient) for array, gradient in zip(state, gradients)]
+
+        return [array.stack() for array in isolated.for_each_microbatch(passed, pieces, n, consume, arrays)]
+
+    return [result.numpy() for result in run(*arguments)]
+
+
+def _one_at_a_time(model, loss, inputs, labels):
+    results = []
+    for k in range(len(inputs)):
+        with tf.GradientTape() as tape:
+            value = loss(labels[k : k + 1], model(inputs[k : k + 1]))
+        gradients = tape.gradient(value, model.trainable_variables)
+        results.append([tf.convert_to_tensor(gradient).numpy() for gradient in gradients])
+    return [np.stack(parts) for parts in zip(*results)]
+
+
+def _lstm():
+    layers = tf.keras.layers
+    tf.keras.utils.set_random_seed(0)
+    return tf.keras.Sequential([layers.Embedding(9, 4, mask_zero=True), layers.LSTM(3), layers.Dense(models.CLASSES)])
+
+
+def _step(model):
+    loss = models.per_example_loss()
+    return lambda x, y: (loss(y, model(x)), model.trainable_variables)
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("build", [models.mlp, _lstm])
+def test_equals_one_run_per_example(build, static, rng):
+    model = build()
+    inputs, labels = models.data(3)
+    if build is _lstm:
+        inputs = rng.integers(1, 9, [3, 5])
+    model(inputs)
+    expected = _one_at_a_time(model, models.per_example_loss(), inputs, labels)
+    step = _step(model)
+    if static:
+        actual = _gradients(step, tf.constant(inputs), tf.constant(labels))
+    else:
+        call = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(2)
+        parts = [_gradients(step, x, y) for x, y in call]
+        actual = [np.concatenate(pieces) for pieces in zip(*parts)]
+    for ours, theirs in zip(actual, expected):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_data_dependent_control_flow():
+    w = tf.Variable([1.0, -1.0])
+
+    def step(x):
+        power = tf.reduce_sum(x * w, axis=1)
+        doubled = tf.while_loop(lambda v: tf.reduce_all(v < 8.0), lambda v: [v * 2.0 + 1.0], [tf.abs(power) + 1.0])[0]
+        return tf.cond(tf.reduce_sum(x) > 0.0, lambda: doubled, lambda: -doubled), [w]
+
+    inputs = np.float32([[0.5, 0.1], [3.0, -1.0], [-2.0, 0.5]])
+    each = [_gradients(step, tf.constant(inputs[k : k + 1]))[0][0] for k in range(3)]
+    together = _gradients(step, tf.constant(inputs))[0]
+    np.testing.assert_allclose(together, each, rtol=1e-6)
+
+
+def test_microbatches_of_two():
+    w = tf.Variable([2.0])
+    step = lambda x: (tf.square(x[:, 0] * w[0]), [w])  # noqa: E731
+    inputs = np.float32([[1.0], [2.0], [3.0], [4.0]])
+    actual = _gradients(step, tf.constant(inputs), num_microbatches=2)[0]
+    # d/dw mean(x^2 w^2) = 2 w mean(x^2)
+    np.testing.assert_allclose(actual, [[4 * 2.5], [4 * 12.5]], rtol=1e-6)
+
+
+def test_dropout_draws_for_every_example():
+    tf.keras.utils.set_random_seed(0)
+    model = tf.keras.Sequential([tf.keras.layers.Dropout(0.5), tf.keras.layers.Dense(1, use_bias=False)])
+    model.build([None, 50])
+
+    def step(x):
+        return model(x, training=True)[:, 0], model.trainable_variables
+
+    kept = _gradients(step, tf.ones([6, 50]))[0][:, :, 0] > 0
+    assert 0.3 < kept.mean() < 0.7
+    assert len({row.tobytes() for row in kept}) == 6
+
+
+def test_examples_that_do_not_enter_as_arguments_are_refused():
+    inputs, labels = models.data(5)
+    model = models.softmax_regression()
+    loss = models.per_example_loss()
+    closure = tf.constant(inputs)
+    with pytest.raises(ValueError, match="pass the examples as arguments"):
+        _gradients(lambda: (loss(labels, model(closure)), model.trainable_variables))
+    with pytest.raises(ValueError, match="pass the examples as arguments"):
+        _gradients(lambda y: (loss(y, model(closure)), model.trainable_variables), tf.constant(labels))
+
+
+def test_input_without_a_batch_axis_is_refused():
+    w = tf.Variable([1.0, 1.0])
+
+    def step(x, table):
+        return tf.reduce_sum(x * w, axis=1) + tf.reduce_sum(table), [w]
+
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=r"first axis|reduces over the batch axis"):
+        _gradients(step, tf.ones([4, 2]), tf.ones([3]))

@@ -1,0 +1,306 @@
+"""What the proof says about small losses: one line for each rule that keeps examples apart, and for what must not pass.
+
+A case is a function from the data to a loss per example. `PROVEN` must be recognised, with the batch size known before
+the run and not. `UNKNOWN` are run one by one. `REFUSED` raise, with these words.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from adaclip_tf.gradients import proof
+
+W = tf.Variable(np.linspace(-1.0, 1.0, 12).reshape(3, 4).astype(np.float32))
+TABLE = tf.Variable(np.ones([7, 3], np.float32))
+PLACES = np.arange(8, dtype=np.float32)
+
+
+def _label(function, static, **options):
+    """The proof for x [batch, 3] and y [batch]; `options` for `tf.function`."""
+    found = []
+
+    def step(x, y):
+        found.append(proof.prove(function(x, y)))
+
+    size = 8 if static else None
+    specs = [tf.TensorSpec([size, 3]), tf.TensorSpec([size], tf.int32)]
+    tf.function(step, input_signature=specs, autograph=False, **options).get_concrete_function()
+    return found[-1]
+
+
+def _rows(x, axis=1):
+    return tf.reduce_sum(x, axis=axis)
+
+
+def _time_major(x):
+    steps = tf.transpose(tf.stack([x, 2.0 * x], axis=1), [1, 0, 2])
+    return tf.reduce_sum(tf.unstack(steps, axis=0)[1], axis=1)
+
+
+def _loop(x):
+    return tf.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s + x[:, 0]), (0, tf.zeros_like(x[:, 0])))[1]
+
+
+def _called(x):
+    return tf.function(lambda v: tf.reduce_sum(tf.nn.relu(v @ W), axis=1), autograph=False)(x)
+
+
+PROVEN = {
+    "dense": lambda x, y: _rows(tf.nn.relu(x @ W)),
+    "cross_entropy": lambda x, y: tf.nn.sparse_softmax_cross_entropy_with_logits(y, x @ W),
+    "softmax over features": lambda x, y: _rows(tf.nn.softmax(x, axis=1) * x),
+    "constant row": lambda x, y: _rows(x * np.float32([1.0, 2.0, 3.0])),
+    "constant column of ones": lambda x, y: _rows(x * tf.ones_like(x)),
+    "random mask": lambda x, y: _rows(x * tf.random.uniform(tf.shape(x))),
+    "one class token for all": lambda x, y: _rows(tf.concat([x, tf.broadcast_to(W[:1], [tf.shape(x)[0], 4])], 1)),
+    "reshape and back": lambda x, y: _rows(tf.reshape(tf.reshape(x, [-1, 1]), [-1, 3])),
+    "reshape by the batch's size": lambda x, y: _rows(tf.reshape(x, [tf.shape(x)[0], 3, 1]), [1, 2]),
+    "transposed and back": lambda x, y: tf.reduce_sum(tf.transpose(x), axis=0),
+    "time major": lambda x, y: _time_major(x),
+    "lookup": lambda x, y: _rows(tf.gather(TABLE, y)),
+    "gather of features": lambda x, y: _rows(tf.gather(x, [2, 0], axis=1)),
+    "gather within the example": lambda x, y: tf.gather(x, y % 3, axis=1, batch_dims=1),
+    "one hot": lambda x, y: _rows(x * tf.one_hot(y, 3)),
+    "negative axes": lambda x, y: tf.reduce_mean(x, axis=-1),
+    "slice of features": lambda x, y: _rows(x[:, 1:]),
+    "ellipsis": lambda x, y: _rows(x[..., tf.newaxis, :2], [1, 2]),
+    "split of features": lambda x, y: _rows(tf.split(x, 3, axis=1)[1]),
+    "pad features": lambda x, y: _rows(tf.pad(x, [[0, 0], [1, 2]])),
+    "tile features": lambda x, y: _rows(tf.tile(x, [1, 2])),
+    "reverse features": lambda x, y: tf.reverse(x, [1])[:, 0],
+    "roll features": lambda x, y: tf.roll(x, 1, axis=1)[:, 0],
+    "cumsum over features": lambda x, y: tf.cumsum(x, axis=1)[:, -1],
+    "top k of features": lambda x, y: _rows(tf.math.top_k(x, 2).values),
+    "einsum": lambda x, y: tf.einsum("bi,ij,bj->b", x, W, x @ W),
+    "batched products": lambda x, y: _rows(tf.matmul(x[:, :, tf.newaxis], x[:, tf.newaxis, :]), [1, 2]),
+    "where": lambda x, y: tf.where(y > 2, x[:, 0], x[:, 1]),
+    "stop_gradient of the example": lambda x, y: _rows(x * tf.stop_gradient(x)),
+    "a loop over steps": lambda x, y: _loop(x),
+    "a function that is called": lambda x, y: _called(x),
+    "a public branch": lambda x, y: tf.cond(W[0, 0] > 0.0, lambda: _rows(x), lambda: _rows(2.0 * x)),
+    "mean over features of a mean over features": lambda x, y: tf.reduce_mean(tf.nn.relu(x), axis=[1]),
+}
+
+
+def _counted(x, count):
+    return tf.reduce_sum(tf.tile(x[:, :1], [1, count]), axis=1)
+
+
+UNKNOWN = {
+    "tiles as data says": lambda x, y: _counted(x, tf.reduce_max(y)),
+    "a shape as data says": lambda x, y: tf.reduce_sum(tf.reshape(x, [-1, 1 + 2 * tf.reduce_max(y)]), axis=1)[:8],
+    "the first example": lambda x, y: _rows(x * tf.sign(x[0, 0])),
+    "a slice of examples": lambda x, y: tf.concat([_rows(x[:4]), _rows(x[4:])], axis=0),
+    "gather over examples": lambda x, y: _rows(tf.gather(x, y % 2)),
+    "shuffled": lambda x, y: _rows(tf.random.shuffle(x)),
+    "numbered examples": lambda x, y: _rows(x) * tf.cast(tf.range(tf.shape(x)[0]), tf.float32),
+    "an op that nobody knows": lambda x, y: _rows(tf.linalg.expm(tf.stack([x, x, x], axis=1)), [1, 2]),
+    "a branch on the data": lambda x, y: tf.cond(x[0, 0] > 0.0, lambda: _rows(x), lambda: -_rows(x)),
+    "a branch on a sum": lambda x, y: tf.cond(tf.reduce_sum(x) > 0.0, lambda: _rows(x), lambda: -_rows(x)),
+    "a variable as long as the batch": lambda x, y: _rows(x) * tf.tile(TABLE[:, 0], [2])[:8],
+}
+
+APART = "so that one example changes others"
+REFUSED = {
+    "mean of the batch": (lambda x, y: _rows(x - tf.reduce_mean(x, axis=0)), APART),
+    "negative axis of the batch": (lambda x, y: _rows(x - tf.stop_gradient(tf.reduce_mean(x, axis=-2))), APART),
+    "largest of the batch": (lambda x, y: _rows(x / tf.reduce_max(x)), APART),
+    "softmax over the batch": (lambda x, y: _rows(tf.transpose(tf.nn.softmax(tf.transpose(x)))), "across the examples"),
+    "rolled batch": (lambda x, y: _rows(x - tf.roll(x, 1, axis=0)), "across the examples"),
+    "reversed batch": (lambda x, y: _rows(x - tf.reverse(x, [0])), "across the examples"),
+    "cumsum over the batch": (lambda x, y: tf.cumsum(_rows(x)), "across the examples"),
+    "sorted examples": (lambda x, y: _rows(tf.gather(x, tf.argsort(y))), APART),
+    "pairs": (lambda x, y: _rows(tf.matmul(x, x, transpose_b=True)), "every other"),
+    "differences of pairs": (lambda x, y: _rows(x[:, tf.newaxis] - x[tf.newaxis], [1, 2]), "every other"),
+    "pairs by einsum": (lambda x, y: tf.einsum("bi,ci->b", x, x), "every other"),
+    "covariance": (lambda x, y: _rows(x @ tf.matmul(x, x, transpose_a=True)), APART),
+    "hidden in a function": (lambda x, y: _rows(tf.function(lambda v: v - tf.reduce_mean(v, 0))(x)), APART),
+    "batch normalisation": (lambda x, y: _rows(_batch_norm(x)), "normalises over the batch"),
+    "several rows per example": (lambda x, y: tf.reshape(x, [-1]), "3 entries for each example"),
+    "constants by place": (lambda x, y: _rows(x) * PLACES, "by their place"),
+    "a closed over batch": (
+        lambda x, y: _rows((PLACES[:, np.newaxis] @ W[:1]) * _rows(x)[:, tf.newaxis]),
+        "closed over",
+    ),
+    "python in the graph": (
+        lambda x, y: tf.reshape(tf.numpy_function(np.sum, [x], tf.float32), [1]) * _rows(x),
+        "Python",
+    ),
+    "the sum of all": (lambda x, y: tf.reshape(tf.reduce_sum(x), [1]), APART),
+}
+# With a batch size that is fixed, these are constants.
+REFUSED_DYNAMIC = {
+    "divided by the batch size": (lambda x, y: _rows(x) / tf.cast(tf.shape(x)[0], tf.float32), "how many examples"),
+    "divided by a size": (lambda x, y: _rows(x) / tf.cast(tf.size(x), tf.float32), "how many examples"),
+}
+UNKNOWN_DYNAMIC = {
+    "as many features as examples": lambda x, y: _rows(tf.tile(x[:, :1], [1, tf.shape(x)[0]])),
+    "zeros as wide as the batch": lambda x, y: _rows(x[:, :1] + tf.zeros(2 * [tf.shape(x)[0]])),
+    "reshaped to the batch's width": lambda x, y: _rows(tf.reshape(x, [-1, tf.shape(x)[0]])),
+}
+
+
+def _batch_norm(x):
+    images = tf.reshape(x, [-1, 1, 1, 3])
+    return tf.reshape(
+        tf.raw_ops.FusedBatchNormV3(x=images, scale=W[:, 0], offset=W[:, 1], mean=[], variance=[])[0], [-1, 3]
+    )
+
+
+def _params(cases, *more):
+    both = [
+        pytest.param(case, static, id=f"{name}-{static}") for name, case in cases.items() for static in (True, False)
+    ]
+    return both + [pytest.param(case, False, id=f"{name}-False") for cases in more for name, case in cases.items()]
+
+
+@pytest.mark.parametrize(("function", "static"), _params(PROVEN))
+def test_examples_that_stay_apart_are_recognised(function, static):
+    assert _label(function, static).unproven is None
+
+
+@pytest.mark.parametrize(("function", "static"), _params(UNKNOWN, UNKNOWN_DYNAMIC))
+def test_what_is_not_known_is_run_one_by_one(function, static):
+    assert _label(function, static).unproven is not None
+
+
+@pytest.mark.parametrize(("case", "static"), _params(REFUSED, REFUSED_DYNAMIC))
+def test_what_is_known_to_mix_is_refused(case, static):
+    function, words = case
+    with pytest.raises(ValueError, match=words):
+        _label(function, static)
+
+
+def test_a_custom_gradient_that_looks_at_the_batch_is_not_a_sum_over_examples():
+    @tf.custom_gradient
+    def scaled(v):
+        return v, lambda dy: dy * tf.reduce_max(v)
+
+    found = []
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(scaled(x @ W), axis=1)
+        proven = proof.prove(loss)
+        seed = tf.identity(tf.ones_like(loss))
+        gradient = tape.gradient(loss, W, output_gradients=seed)
+        found.append((proven.unproven, proven.summed(gradient)))
+        proven.look_back(seed, [gradient])
+
+    with pytest.raises(ValueError, match="reduces over the batch axis, so that one example changes others"):
+        step.get_concrete_function()
+    assert found[-1][0] is None
+    assert "nothing proves" in found[-1][1]
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_data_of_another_length_poisons_the_run(jit_compile):
+    """XLA drops assertions: there the poison is all that is left."""
+
+    @tf.function(jit_compile=jit_compile)
+    def poison(x, y):
+        return proof.prove(_rows(x) * y).poison()
+
+    x = tf.ones([1, 3])
+    assert poison(x, tf.ones([1])).numpy() == 0.0
+    step = poison.get_concrete_function(tf.TensorSpec([None, 3]), tf.TensorSpec([None]))
+    assert step(tf.ones([4, 3]), tf.ones([4])).numpy() == 0.0
+    if jit_compile:
+        assert np.isnan(step(tf.ones([4, 3]), tf.ones([1])).numpy())
+    else:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="first axis"):
+            step(tf.ones([4, 3]), tf.ones([1]))
+
+
+def test_a_scalar_of_the_dataset_is_refused_and_a_scalar_argument_is_public():
+    def step(x, scalar):
+        proof.prove(_rows(x) * scalar)
+
+    tf.function(step, input_signature=[tf.TensorSpec([None, 3]), tf.TensorSpec([])]).get_concrete_function()
+    data = iter(tf.data.Dataset.from_tensors((tf.ones([4, 3]), 2.0)))
+    with pytest.raises(ValueError, match="belongs to no example"):
+        tf.function(lambda: step(*next(data)))()
+
+
+WRITES = {
+    "assign": lambda bank, x: bank.assign(tf.reduce_sum(x, axis=0)),
+    "assign_add": lambda bank, x: bank.assign_add(tf.reduce_sum(x, axis=0)),
+    "scatter": lambda bank, x: bank.scatter_nd_update([[0]], x[0, :1]),
+    "slice": lambda bank, x: bank[1:2].assign(x[0, 1:2]),
+    "in a function": lambda bank, x: tf.function(lambda v: bank.assign_add(v[0]))(x),
+    "in a branch": lambda bank, x: tf.cond(bank[0] >= 0.0, lambda: bank.assign_add(x[0]), bank.read_value),
+    "in a case": lambda bank, x: tf.switch_case(
+        tf.cast(bank[0], tf.int32), [lambda: bank.assign_add(x[0]), bank.read_value]
+    ),
+    "in a loop": lambda bank, x: tf.while_loop(lambda i: i < 2, lambda i: _then(bank.assign_add(x[0]), i + 1), [0]),
+}
+
+
+def _then(write, value):
+    with tf.control_dependencies([write]):
+        return tf.identity(value)
+
+
+@pytest.mark.parametrize("reads", [True, False])
+@pytest.mark.parametrize("name", WRITES)
+def test_nothing_of_a_batch_may_stay_behind(name, reads):
+    bank = tf.Variable([0.0, 0.0, 0.0])
+
+    def loss(x, y):
+        WRITES[name](bank, x)
+        return _rows(x * bank if reads else x)
+
+    with pytest.raises(ValueError, match="keeps what it saw"):
+        _label(loss, static=False)
+
+
+def test_a_train_step_may_not_write_after_the_optimizer_was_called():
+    """As momentum contrast does: the queue of examples is filled behind the step, and read by the next one."""
+    queue, metric = tf.Variable([0.0, 0.0, 0.0]), tf.keras.metrics.Mean()
+
+    def step(x, keeps):
+        proof.prove(_rows(x * queue))
+        metric.update_state(x)
+        queue.assign_add([1.0, 1.0, 1.0])
+        if keeps:
+            queue.assign(x[0])
+
+    signature = [tf.TensorSpec([None, 3])]
+    tf.function(lambda x: step(x, False), input_signature=signature).get_concrete_function()
+    with pytest.raises(ValueError, match="keeps what it saw"):
+        tf.function(lambda x: step(x, True), input_signature=signature).get_concrete_function()
+
+
+def test_what_is_not_computed_from_data_may_be_written():
+    count = tf.Variable(0)
+
+    def loss(x, y):
+        count.assign_add(1)
+        return _rows(x)
+
+    assert _label(loss, static=False).unproven is None
+
+
+def test_a_metric_may_be_written_but_not_read_by_the_loss():
+    metric = tf.keras.metrics.Mean()
+
+    def loss(x, y, reads):
+        metric.update_state(x)
+        return _rows(x) * (metric.result() if reads else 1.0)
+
+    assert _label(lambda x, y: loss(x, y, False), static=False).unproven is None
+    with pytest.raises(ValueError, match="Keras metric on which the loss depends"):
+        _label(lambda x, y: loss(x, y, True), static=False)
+
+
+def test_a_table_may_be_read_but_not_filled():
+    table = tf.lookup.experimental.MutableHashTable(tf.int32, tf.float32, 0.0)
+    assert "unknown rank" in _label(lambda x, y: _rows(x) + table.lookup(y), static=False).unproven  # so run one by one
+
+    def fill(x, y):
+        table.insert(y, x[:, 0])
+        return _rows(x)
+
+    with pytest.raises(ValueError, match="keeps what it saw"):
+        _label(fill, static=False)

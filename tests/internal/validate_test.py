@@ -1,0 +1,66 @@
+"""Tests of `adaclip_tf._internal.validate`: what passes, what does not, and what the sentence says."""
+
+import math
+
+import numpy as np
+import pytest
+
+from adaclip_tf._internal import validate
+
+PASSES = [
+    (validate.real, -1, -1.0),
+    (validate.real, np.float32(0.5), 0.5),
+    (validate.positive, 1e-300, 1e-300),
+    (validate.positive_float32, 1e-37, 1e-37),
+    (validate.non_negative, 0, 0.0),
+    (validate.fraction, 0.0, 0.0),
+    (validate.fraction, 0.999, 0.999),
+    (validate.positive_integer, np.int64(3), 3),
+]
+FAILS = [
+    (validate.real, "1"),
+    (validate.real, None),
+    (validate.real, True),
+    (validate.real, math.nan),
+    (validate.real, math.inf),
+    (validate.real, 1j),
+    (validate.positive, 0.0),
+    (validate.positive, -1),
+    (validate.positive_float32, 0.0),
+    (validate.positive_float32, 1e-39),
+    (validate.positive_float32, 1e39),
+    (validate.non_negative, -1e-9),
+    (validate.fraction, 1.0),
+    (validate.fraction, -0.1),
+    (validate.positive_integer, 0),
+    (validate.positive_integer, 1.0),
+    (validate.positive_integer, True),
+]
+
+
+@pytest.mark.parametrize(("check", "value", "expected"), PASSES)
+def test_good_values_pass(check, value, expected):
+    result = check("knob", value)
+    assert result == pytest.approx(expected, rel=1e-12)
+    assert type(result) in (int, float)
+
+
+@pytest.mark.parametrize(("check", "value"), FAILS)
+def test_bad_values_name_the_argument_and_the_value(check, value):
+    with pytest.raises(ValueError, match="`knob` must") as error:
+        check("knob", value)
+    assert repr(value) in str(error.value)
+
+
+def test_one_of_lists_the_choices():
+    assert validate.one_of("mode", "a", ("a", "b")) == "a"
+    with pytest.raises(ValueError, match=r"`mode` must be one of 'a', 'b'; got 'c'\."):
+        validate.one_of("mode", "c", ("a", "b"))
+    with pytest.raises(ValueError, match="got 1"):
+        validate.one_of("mode", 1, ("a", "b"))
+
+
+def test_the_float32_range_is_numpys():
+    info = np.finfo(np.float32)
+    assert float(info.tiny) == validate.FLOAT32_TINY
+    assert float(info.max) == validate.FLOAT32_MAX

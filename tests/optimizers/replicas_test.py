@@ -1,0 +1,78 @@
+"""Tests of `adaclip_tf.optimizers.replicas` on one replica; several are in distribution_mirrored_test.py."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from adaclip_tf import DPFixedClipSGD
+from adaclip_tf._internal import variables
+from adaclip_tf.core import noise
+from adaclip_tf.optimizers import replicas
+
+
+@pytest.fixture(scope="module")
+def mirrored():
+    return tf.distribute.MirroredStrategy(["CPU:0"])
+
+
+def test_a_local_variable_is_nobody_elses(mirrored):
+    with mirrored.scope():
+        assert isinstance(tf.Variable(1.0), tf.distribute.DistributedValues)
+        local = variables.local_variable([1, 2], tf.int64)
+    assert not isinstance(local, tf.distribute.DistributedValues)
+    assert not local.trainable
+    np.testing.assert_array_equal(local.numpy(), [1, 2])
+
+
+def test_a_noise_key_is_not_mirrored(mirrored):
+    """Under several workers a mirrored variable has the first one's value."""
+    with mirrored.scope():
+        source = noise.NoiseSource()
+    assert not isinstance(source._state, tf.distribute.DistributedValues)
+
+
+def test_streams_of_one_seed_differ_and_repeat():
+    one, other, again = (noise.NoiseSource(7, stream).fresh_normals([(4,)])[0].numpy() for stream in (0, 1, 1))
+    assert np.abs(one - other).min() > 0
+    np.testing.assert_array_equal(other, again)
+    np.testing.assert_array_equal(one, noise.NoiseSource(7).fresh_normals([(4,)])[0].numpy())
+
+
+def test_what_is_made_once_per_replica():
+    made = replicas.PerReplica(lambda number: [number])
+    assert made.here() is made.here()
+    assert made.here() == [0]
+
+
+def test_one_replica_adds_up_to_itself():
+    assert replicas.count() == 1
+    tensor = tf.constant([1.0, 2.0])
+    assert replicas.add_up([tensor])[0] is tensor
+
+
+def test_state_is_mirrored_wherever_it_is_built(mirrored):
+    with mirrored.scope():
+        variable = tf.Variable(tf.zeros([2]))
+        optimizer = DPFixedClipSGD(l2_norm_clip=1.0, noise_multiplier=1.0)
+    optimizer.build([variable])  # outside the scope
+    assert isinstance(optimizer.noised_steps, tf.distribute.DistributedValues)
+
+
+def test_the_scope_is_entered_once(mirrored):
+    with replicas.scope(mirrored):
+        assert tf.distribute.get_strategy() is mirrored
+        with replicas.scope(mirrored):
+            assert tf.distribute.get_strategy() is mirrored
+    with replicas.scope(tf.distribute.get_strategy()):
+        assert not tf.distribute.has_strategy()
+
+
+def test_strategies_that_wait_are_supported(mirrored):
+    for strategy in (mirrored, tf.distribute.OneDeviceStrategy("CPU:0"), tf.distribute.get_strategy()):
+        replicas.check_strategy(strategy, "X")
+
+
+def test_other_strategies_are_refused():
+    strategy = tf.distribute.experimental.CentralStorageStrategy(["CPU:0"], "CPU:0")
+    with strategy.scope(), pytest.raises(NotImplementedError, match="does not run under CentralStorageStrategy"):
+        DPFixedClipSGD(l2_norm_clip=1.0, noise_multiplier=1.0)

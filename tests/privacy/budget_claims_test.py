@@ -1,0 +1,292 @@
+"""A `PrivacyBudget` is told what the batches are like, or takes it from them, and refuses what it can see is false."""
+
+import warnings
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from adaclip_tf import DPFixedClipSGD, PrivacyBudget, PrivacyTensorBoard, poisson_batches
+from adaclip_tf.data import sampling
+from adaclip_tf.privacy import accounting
+from tests import models
+from tests.optimizers import pool
+
+N, BATCH, DELTA, Z = 64, 8, 1e-3, 4.0
+WHERE = {"num_examples": N, "batch_size": BATCH, "delta": DELTA}
+SHUFFLED = {**WHERE, "sampling": "shuffled"}
+
+
+def made(size=BATCH, **arguments):
+    model = models.softmax_regression()
+    arguments = {"noise_multiplier": Z, "expected_batch_size": size, **arguments}
+    model.compile(DPFixedClipSGD(0.1, l2_norm_clip=1.0, **arguments), models.per_example_loss())
+    return model
+
+
+_POOL = pool.Pool(made)
+
+
+@pytest.fixture(autouse=True)
+def _begin():
+    _POOL.begin()
+
+
+def compiled(**arguments):
+    return made(**arguments) if arguments else _POOL.take()
+
+
+def poisson(parts=1, n=N, size=BATCH):
+    return poisson_batches(models.data(n), expected_batch_size=size, steps=4, accumulation_steps=parts)
+
+
+def slices(n=N):
+    return tf.data.Dataset.from_tensor_slices(models.data(n))
+
+
+def fit(model, data, *callbacks, **options):
+    return model.fit(data, callbacks=list(callbacks), **{"verbose": 0, **options}).history
+
+
+def refused(words, model, data, callback, **options):
+    """Refused in these words, before a step is taken."""
+    with pytest.raises(ValueError, match=words):
+        fit(model, data, callback, **options)
+    model.optimizer.build(model.trainable_variables)
+    assert int(model.optimizer.noised_steps) == 0
+
+
+# ---------------------------------------------------------------------------------------------------
+# Taken from the batches.
+
+
+def test_of_takes_all_from_the_batches():
+    batches = poisson()
+    budget = PrivacyBudget.of(batches, delta=DELTA, target_epsilon=9.0, accountant="pld")
+    assert (budget.num_examples, budget.batch_size, budget.sampling) == (N, BATCH, "poisson")
+    assert (budget.delta, budget.target_epsilon, budget.accountant) == (DELTA, 9.0, "pld")
+    history = fit(compiled(), batches, PrivacyBudget.of(batches, delta=DELTA))
+    assert history["epsilon"] == [pytest.approx(accounting.epsilon(noise_multiplier=Z, steps=4, **WHERE), rel=1e-9)]
+
+
+def test_of_takes_it_from_distributed_batches():
+    """Worker or replica, q is B / n: not multiplied by their number."""
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    batches = sampling.distributed_poisson_batches(strategy, models.data(N), expected_batch_size=BATCH)
+    budget = PrivacyBudget.of(batches, delta=DELTA)
+    assert (budget.num_examples, budget.batch_size, budget.sampling) == (N, BATCH, "poisson")
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_together_draw_with_probability_q(workers):
+    """Each of W workers draws its own n / W rows with q = B / n, not W B / n. 500 draws of 60 rows: sd 0.0023."""
+    drawn = []
+
+    class Strategy:
+        def distribute_datasets_from_function(self, of_worker):
+            for worker in range(workers):
+                drawn.append(of_worker(tf.distribute.InputContext(workers, worker, workers)).take(500))
+            return drawn[0]
+
+    batches = sampling.distributed_poisson_batches(Strategy(), np.arange(60), expected_batch_size=12, seed=1)
+    counts = np.zeros(60)
+    for dataset in drawn:
+        for rows in dataset:
+            counts[rows.numpy()] += 1
+    assert counts.mean() / 500 == pytest.approx(12 / 60, abs=0.01)
+    assert abs(counts / 500 - 0.2).max() < 0.1  # sd 0.018
+    assert sampling.drawn_of(batches) == sampling.Drawn(60, 12, 1)
+
+
+@pytest.mark.parametrize("change", [lambda b: b.map(lambda *a: a), lambda b: b.prefetch(2), lambda b: b.take(1)])
+def test_of_says_where_the_knowledge_was_lost(change):
+    with pytest.raises(ValueError, match=r"`batches` must be what `poisson_batches`.*`\.map`, `\.prefetch`"):
+        PrivacyBudget.of(change(poisson()), delta=DELTA)
+
+
+def test_of_knows_the_original_of_what_fit_gets():
+    batches = poisson()
+    history = fit(compiled(), batches.map(lambda x, y: (x + 0.0, y)), PrivacyBudget.of(batches, delta=DELTA))
+    assert history["epsilon"] == [pytest.approx(accounting.epsilon(noise_multiplier=Z, steps=4, **WHERE), rel=1e-9)]
+
+
+@pytest.mark.parametrize("name", ["num_examples", "batch_size", "sampling"])
+def test_of_refuses_to_be_told_twice(name):
+    with pytest.raises(ValueError, match=f"`{name}` is known from the batches"):
+        PrivacyBudget.of(poisson(), delta=DELTA, **{name: 3})
+
+
+def test_of_refuses_an_optimizer_that_does_not_fit():
+    batches = poisson(parts=2)
+    budget = PrivacyBudget.of(batches, delta=DELTA)
+    for data in (batches, batches.prefetch(1)):
+        refused("in 2 parts each and the optimizer has `accumulation_steps`=1", compiled(), data, budget)
+    two = compiled(accumulation_steps=2)
+    refused("in 1 parts each and the optimizer has `accumulation_steps`=2", two, poisson(), budget)
+    refused("no `expected_batch_size`", compiled(size=None), poisson(), PrivacyBudget.of(poisson(), delta=DELTA))
+    refused("`expected_batch_size` is 16", compiled(size=16), poisson(), PrivacyBudget.of(poisson(), delta=DELTA))
+
+
+# ---------------------------------------------------------------------------------------------------
+# What can be seen is false.
+
+
+@pytest.mark.parametrize("n", [64, 61])
+def test_arrays_accounted_as_poisson_are_refused(n):
+    """Where B divides n the batch has a static size, and where it does not it has not."""
+    x, y = models.data(n)
+    where = {**WHERE, "num_examples": n}
+    refused(
+        "Poisson sampling, and `fit` was given arrays", compiled(), x, PrivacyBudget(**where), y=y, batch_size=BATCH
+    )
+    fit(compiled(), x, PrivacyBudget(**where, sampling="shuffled"), y=y, batch_size=BATCH)
+
+
+def test_batches_of_a_static_size_accounted_as_poisson_are_refused():
+    dataset = slices().shuffle(N).batch(BATCH, drop_remainder=True)
+    refused("Poisson sampling, and `fit` was given batches of fixed size", compiled(), dataset, PrivacyBudget(**WHERE))
+    fit(compiled(), dataset, PrivacyBudget(**SHUFFLED))
+
+
+def test_the_whole_data_set_as_one_batch_is_both():
+    x, y = models.data(N)
+    fit(compiled(size=N), x, PrivacyBudget(**{**WHERE, "batch_size": N}), y=y, batch_size=N)
+
+
+def test_another_batch_size_is_refused():
+    x, y = models.data(N)
+    refused("`batch_size` is 8, and `fit` was given batches of 16", compiled(), x, PrivacyBudget(**SHUFFLED), y=y,
+            batch_size=16)  # fmt: skip
+    refused("batches of 4", compiled(), slices().batch(4, drop_remainder=True), PrivacyBudget(**SHUFFLED))
+    two = compiled(accumulation_steps=2)
+    refused(r"8 in 2 parts \(`accumulation_steps`\).*batches of 8", two, slices().batch(8, drop_remainder=True),
+            PrivacyBudget(**SHUFFLED))  # fmt: skip
+    fit(two, slices().batch(4, drop_remainder=True), PrivacyBudget(**SHUFFLED))
+
+
+def test_another_number_of_examples_is_refused():
+    x, y = models.data(N)
+    budget = PrivacyBudget(**{**SHUFFLED, "num_examples": 900})
+    refused("`num_examples` is 900, and .* arrays of 64 rows", compiled(), x, budget, y=y, batch_size=BATCH)
+
+
+@pytest.mark.parametrize(
+    "change,words",
+    [
+        ({"num_examples": 900}, "`num_examples` is 900, and the batches .* have 64"),
+        ({"sampling": "shuffled"}, "`sampling` is 'shuffled', and the batches .* have 'poisson'"),
+    ],
+)
+def test_batches_that_know_better_are_believed(change, words):
+    refused(words, compiled(), poisson(), PrivacyBudget(**{**WHERE, **change}))
+
+
+def test_a_poisson_batch_without_a_public_divisor_is_refused():
+    for data in (poisson(), poisson().prefetch(1)):
+        refused("no `expected_batch_size`.*private", compiled(size=None), data, PrivacyBudget(**WHERE))
+
+
+def test_a_batch_that_is_larger_than_was_said_is_told_by_the_optimizer():
+    """The size is not static, so nobody can see it before the first step."""
+    model = compiled(size=None)
+    with pytest.raises(ValueError, match="`batch_size` is 8, and a batch of 32 has come"):
+        fit(model, slices().batch(32), PrivacyBudget(**SHUFFLED))
+    assert int(model.optimizer.noised_steps) == 1
+    with pytest.raises(ValueError, match="`batch_size` is 8, and the optimizer has taken steps on batches of 32"):
+        fit(model, slices().batch(8), PrivacyBudget(**SHUFFLED))
+
+
+def test_tensorboard_refuses_the_same(tmp_path):
+    x, y = models.data(N)
+    board = PrivacyTensorBoard(tmp_path, **WHERE)
+    refused("Poisson sampling, and `fit` was given arrays", compiled(), x, board, y=y, batch_size=BATCH)
+
+
+def test_what_cannot_be_seen_is_not_refused():
+    generator = (models.data(BATCH) for _ in range(2))
+    fit(compiled(), generator, PrivacyBudget(**WHERE), steps_per_epoch=2)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Microbatches of one example each.
+
+
+@pytest.mark.parametrize("way,size", [("arrays", None), ("dynamic", None), ("static", BATCH)])
+def test_a_microbatch_for_each_example_costs_what_examples_cost(way, size):
+    x, y = models.data(N)
+    data, options = {
+        "arrays": (x, {"y": y, "batch_size": BATCH}),
+        "static": (slices().batch(BATCH, drop_remainder=True), {}),
+        "dynamic": (slices().batch(BATCH), {}),
+    }[way]
+    expected = [accounting.epsilon_of(accounting.gaussian_event(Z, epochs), delta=DELTA) for epochs in (1, 2)]
+    model = compiled(size=size, num_microbatches=BATCH)
+    budget = PrivacyBudget(**SHUFFLED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        history = fit(model, data, budget, epochs=2, **options)
+    assert history["epsilon"] == pytest.approx(expected, rel=1e-9)
+    assert budget.epsilon == pytest.approx(expected[1], rel=1e-9)
+
+
+def test_microbatches_that_turn_out_to_be_shared_are_told_and_paid_for():
+    model = compiled(size=None, num_microbatches=4)
+    budget = PrivacyBudget(**{**SHUFFLED, "batch_size": 4})
+    with pytest.raises(ValueError, match=r"`num_microbatches`=4 was to be one example each.*twice the sensitivity"):
+        fit(model, slices().batch(8), budget)
+    assert int(model.optimizer.noised_steps) == 1
+    assert budget.epsilon == pytest.approx(
+        accounting.epsilon_of(accounting.gaussian_event(Z / 2), delta=DELTA), rel=1e-9
+    )
+
+
+def test_shared_microbatches_cost_twice_from_the_start():
+    model = compiled(size=None, num_microbatches=4)
+    history = fit(model, slices().batch(BATCH), PrivacyBudget(**SHUFFLED))
+    assert history["epsilon"] == [
+        pytest.approx(accounting.epsilon_of(accounting.gaussian_event(Z / 2), delta=DELTA), rel=1e-9)
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------
+# Said in sight.
+
+
+@pytest.mark.parametrize(
+    "data,arguments,words",
+    [
+        (poisson, WHERE, "Poisson-sampled batches, 8 of 64 examples expected in each, which is what `fit` was given."),
+        (lambda: poisson().prefetch(1), WHERE, "It can't see whether these batches are"),
+        (lambda: slices().batch(BATCH), SHUFFLED, "counts each of 64 examples once per epoch, in batches of 8"),
+    ],
+)
+def test_what_is_assumed_is_one_line_once(data, arguments, words, capsys):
+    budget = PrivacyBudget(**arguments)
+    model = compiled()
+    for _ in range(2):
+        fit(model, data(), budget, verbose="auto")
+    lines = [line for line in capsys.readouterr().out.splitlines() if "PrivacyBudget" in line]
+    assert len(lines) == 1
+    assert words in lines[0]
+
+
+def test_what_is_known_is_not_said(capsys):
+    fit(compiled(), poisson(), PrivacyBudget.of(poisson(), delta=DELTA), verbose="auto")
+    assert "PrivacyBudget" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verbose", ["auto", 1, 2, 0])
+def test_the_end_is_said_once_and_on_a_line_of_its_own(verbose, capsys):
+    target = accounting.epsilon(noise_multiplier=Z, steps=2, **WHERE) * 1.001
+    budget = PrivacyBudget.of(poisson(), delta=DELTA, target_epsilon=target)
+    fit(compiled(), poisson(), budget, verbose=verbose, epochs=3)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "PrivacyBudget" in line]
+    assert len(lines) == (0 if verbose == 0 else 1)
+    if lines:
+        assert lines[0].startswith("PrivacyBudget has stopped the training: 2 noised steps have cost epsilon")
+        assert "allows 2 in all" in lines[0]
+
+
+def test_training_that_was_not_stopped_says_nothing(capsys):
+    fit(compiled(), poisson(), PrivacyBudget.of(poisson(), delta=DELTA, target_epsilon=1e3), verbose="auto")
+    assert "stopped" not in capsys.readouterr().out

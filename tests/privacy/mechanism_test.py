@@ -1,0 +1,64 @@
+"""Tests of `Mechanism`: how many steps an epoch has, and how many releases they are."""
+
+import doctest
+import itertools
+
+import numpy as np
+import pytest
+
+from adaclip_tf.data import sampling
+from adaclip_tf.privacy import mechanism
+from adaclip_tf.privacy.mechanism import Mechanism
+
+
+def counted(n, batch, epochs):
+    return Mechanism(1.0, n, batch).count(epochs=epochs)
+
+
+def test_steps_are_exact():
+    assert counted(60000, 600, 10) == 1000
+    assert counted(60000, 600, 0.1) == 10  # the double 0.1 is above one tenth
+    assert counted(60000, 600, 0.07) == 7  # and 0.07 * 100 is above 7
+    assert Mechanism(1.0, 60000, 600).count(steps=7) == 7
+    assert counted(1500, 1000, 20) == 40  # not 30
+    assert counted(1000, 300, 2) == 8
+    assert counted(1000, 300, 0.5) == 2
+    assert counted(1000, 300, 0.26) == 2  # 1.04 steps
+    # A floating-point quotient would be one step off, either way, as in 3 / (7 / 49).
+    for n, batch, epochs in ((49, 7, 3), (10**9, 1, 1.5), (3, 1, 100)):
+        assert counted(n, batch, epochs) == epochs * n / batch
+
+
+@pytest.mark.parametrize("n,batch", itertools.product((7, 10, 31), (1, 3, 7)))
+def test_an_epoch_is_as_long_as_poisson_batches_make_it(n, batch):
+    batches = sampling.poisson_batches(np.arange(n), expected_batch_size=batch)
+    assert counted(n, batch, 5) == 5 * int(batches.cardinality()) == sum(1 for _ in range(5) for _ in batches)
+
+
+def test_shuffled_counts_epochs_begun():
+    step = Mechanism(2.0, 1000, 300, "shuffled")
+    # Three steps are the fewest that an epoch can take.
+    assert [step.releases(steps) for steps in (1, 3, 4, 6, 7)] == [1, 1, 2, 2, 3]
+    assert step.event(epochs=2.5).count == 3
+    assert step.event(steps=4).count == 2
+
+
+def test_poisson_counts_steps():
+    step = Mechanism(2.0, 1000, 300)
+    assert step.releases(7) == step.event(steps=7).count == 7
+    assert step.release.sampling_probability == 0.3
+    assert Mechanism(2.0, 1000, 300, microbatch_sensitivity=2.0).release.event.noise_multiplier == 1.0
+
+
+def test_each_sampling_has_its_relation():
+    assert Mechanism(2.0, 1000, 300).relation == "add or remove one"
+    assert "contributes nothing" in Mechanism(2.0, 1000, 300, "shuffled").relation
+
+
+def test_it_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        Mechanism(2.0, 1000, 300).noise_multiplier = 5.0
+
+
+def test_examples_in_the_docstrings():
+    assert doctest.testmod(mechanism).failed == 0

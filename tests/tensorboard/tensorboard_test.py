@@ -1,0 +1,607 @@
+"""Tests of `PrivacyTensorBoard`: what real training writes, read back from the event files."""
+
+import doctest
+import logging as python_logging
+import os
+import pathlib
+import re
+import shutil
+import tempfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.plugins.custom_scalar import layout_pb2
+from tensorboard.plugins.hparams import metadata as hparams_metadata
+
+from adaclip_tf import tensorboard
+from adaclip_tf.optimizers import adaclip
+from adaclip_tf.privacy import accounting, budget
+from adaclip_tf.tensorboard import PrivacyTensorBoard, figures, summaries
+from tests import models
+
+N, BATCH, Z, DELTA = 24, 6, 2.0, 1e-3
+WHERE = {"num_examples": N, "batch_size": BATCH, "delta": DELTA}
+VARIABLES = ("dense/kernel", "dense/bias")
+D = models.FEATURES * models.CLASSES + models.CLASSES
+
+
+def events(folder):
+    """All values of the run's event files, in order: (tag, step, summary value)."""
+    found = []
+    for path in sorted(pathlib.Path(folder).glob("events.*"), key=lambda p: (os.path.getmtime(p), p.name)):
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            found += [(value.tag, event.step, value) for value in event.summary.value]
+    return found
+
+
+def plugin(value):
+    return value.metadata.plugin_data.plugin_name
+
+
+def scalars(folder):
+    """{tag: {step: number}}; a tag that has a step twice is an error."""
+    found = {}
+    for tag, step, value in events(folder):
+        if plugin(value) == "scalars":
+            assert step not in found.setdefault(tag, {}), f"{tag} has step {step} twice"
+            found[tag][step] = float(tf.make_ndarray(value.tensor))
+    return found
+
+
+def make_model(make=adaclip.DPAdaClipSGD, strategy=None, compile_arguments=None, **options):
+    options = {"noise_multiplier": Z, "expected_batch_size": BATCH, "learning_rate": 0.1, **options}
+    tf.keras.backend.clear_session()
+    tf.keras.utils.set_random_seed(1)
+    with (strategy or tf.distribute.get_strategy()).scope():
+        layer = tf.keras.layers.Dense(models.CLASSES, input_shape=(models.FEATURES,), name="dense")
+        model = tf.keras.Sequential([layer])
+        model.compile(make(**options), models.per_example_loss(), metrics=["accuracy"], **(compile_arguments or {}))
+    return model
+
+
+def fit(model, *callbacks, epochs=1, **options):
+    # Batches whose size is not static, so that they may be accounted as Poisson-sampled.
+    dataset = tf.data.Dataset.from_tensor_slices(models.data(N)).batch(BATCH)
+    options = {"epochs": epochs, "verbose": 0, **options}
+    return model.fit(dataset, callbacks=list(callbacks), **options).history
+
+
+class Spy(tf.keras.callbacks.Callback):
+    """Keeps a copy of the optimizer's private state after every step."""
+
+    def __init__(self):
+        super().__init__()
+        self.states = {}
+
+    def on_train_batch_end(self, batch, logs=None):
+        made = self.model.optimizer
+        state = made.private_state()
+        copy = {name: {key: value.numpy().astype(np.float64) for key, value in state[name].items()} for name in state}
+        self.states[int(made.noised_steps)] = copy
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    """Two epochs of four steps with everything switched on, beside Keras's own callback."""
+    folder = tmp_path_factory.mktemp("full")
+    schedule = tf.keras.optimizers.schedules.ExponentialDecay(0.1, 1, 0.5)
+    model = make_model(nonprivate_metrics=True, learning_rate=schedule)
+    spy = Spy()
+    board = PrivacyTensorBoard(
+        folder,
+        **WHERE,
+        update_freq=1,
+        reference_l2_norm_clip=4.0,
+        histogram_freq=1,
+        image_freq=1,
+        hparams={"layers": 1},
+    )
+    keras = tf.keras.callbacks.TensorBoard(folder, update_freq=3)
+    history = fit(model, keras, spy, board, epochs=2, validation_data=models.data(8, seed=3))
+    return {"folder": folder, "model": model, "states": spy.states, "history": history}
+
+
+@pytest.fixture(scope="module")
+def traced():
+    return make_model()
+
+
+@pytest.fixture
+def fresh(traced):
+    """A model that has taken no step, without the second that tracing one takes."""
+    traced.optimizer.build(traced.trainable_variables)
+    for count in (traced.optimizer.noised_steps, traced.optimizer.iterations):
+        count.assign(0)
+    return traced
+
+
+def epsilon_after(steps):
+    return accounting.epsilon(noise_multiplier=Z, **WHERE, steps=steps)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Scalars, against NumPy on the optimizer's state.
+
+
+def flat(state, key):
+    return np.concatenate([state[name][key].ravel() for name in VARIABLES])
+
+
+EXPECTED = {
+    "privacy/noise_norm": lambda state: Z * np.linalg.norm(flat(state, "scale")) / BATCH,
+    "privacy/noise_norm_abadi": lambda state: Z * 4.0 * np.sqrt(D) / BATCH,
+    "privacy/noise_ratio": lambda state: np.linalg.norm(flat(state, "scale")) / (4.0 * np.sqrt(D)),
+    "privacy/scale_norm": lambda state: np.linalg.norm(flat(state, "scale")),
+    "bound/clipping_bias": lambda state: np.sum(flat(state, "std") ** 2 / flat(state, "scale") ** 2),
+    "bound/noise_variance": lambda state: Z**2 * np.sum(flat(state, "scale") ** 2) / BATCH**2,
+    "gradient/std_mean": lambda state: flat(state, "std").mean(),
+    "gradient/std_min": lambda state: flat(state, "std").min(),
+    "gradient/std_max": lambda state: flat(state, "std").max(),
+    "gradient/mean_norm": lambda state: np.linalg.norm(flat(state, "center")),
+    **{
+        f"variables/{name}/{key}": (lambda state, name=name, of=of, part=part: of(state[name][part].ravel()))
+        for name in VARIABLES
+        for key, of, part in (
+            ("std_mean", np.mean, "std"),
+            ("std_min", np.min, "std"),
+            ("std_max", np.max, "std"),
+            ("mean_norm", np.linalg.norm, "center"),
+            ("scale_norm", np.linalg.norm, "scale"),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("tag", EXPECTED)
+def test_scalar_is_what_the_optimizer_s_state_gives(full, tag):
+    written = scalars(full["folder"] / "privacy")[tag]
+    assert written == pytest.approx({step: EXPECTED[tag](full["states"][step]) for step in range(1, 9)}, rel=1e-5)
+
+
+def test_nothing_but_the_documented_tags(full):
+    keras = {f"{split}/{name}" for split in ("train", "validation") for name in ("loss", "accuracy")}
+    by_epsilon = {f"by_epsilon_x1000/{tag.replace('/', '_')}" for tag in keras}
+    written = scalars(full["folder"] / "privacy")
+    assert written.keys() == {*EXPECTED, "privacy/epsilon", "learning_rate", *keras, *by_epsilon}
+
+
+def test_every_tag_is_in_the_docs(full):
+    text = (pathlib.Path(__file__).parents[2] / "docs/tensorboard.md").read_text()
+    for run in ("privacy", "hparams"):
+        for tag, _, value in events(full["folder"] / run):
+            if plugin(value) in ("scalars", "histograms", "images"):
+                for name in VARIABLES:
+                    tag = tag.replace(name, "<variable>")
+                tag = re.sub(r"(train|validation)([/_])(loss|accuracy)", r"\1\2<metric>", tag)
+                assert f"`{tag}`" in text, tag
+
+
+def test_epsilon_and_its_delta(full):
+    written = scalars(full["folder"] / "privacy")["privacy/epsilon"]
+    assert written == pytest.approx({step: epsilon_after(step) for step in range(1, 9)}, rel=1e-6)
+    found = [value for tag, _, value in events(full["folder"] / "privacy") if tag == "privacy/epsilon"]
+    assert all("delta = 0.001" in value.metadata.summary_description for value in found)
+
+
+def test_learning_rate_of_a_schedule(full):
+    written = scalars(full["folder"] / "privacy")["learning_rate"]
+    assert written == pytest.approx({step: 0.1 * 0.5 ** (step - 1) for step in range(1, 9)}, rel=1e-5)
+
+
+def test_loss_and_accuracy_are_keras_s(full):
+    written, history = scalars(full["folder"] / "privacy"), full["history"]
+    for name in ("loss", "accuracy"):
+        train, validation = written[f"train/{name}"], written[f"validation/{name}"]
+        assert [train[4], train[8]] == pytest.approx(history[name], rel=1e-5)
+        assert sorted(train) == list(range(1, 9))
+        assert validation == pytest.approx(dict(zip((4, 8), history[f"val_{name}"])), rel=1e-5)
+
+
+def test_accuracy_against_epsilon(full):
+    written = scalars(full["folder"] / "privacy")["by_epsilon_x1000/validation_accuracy"]
+    steps = [round(1000 * epsilon_after(steps)) for steps in (4, 8)]
+    assert written == pytest.approx(dict(zip(steps, full["history"]["val_accuracy"])), rel=1e-5)
+
+
+def test_keras_s_own_callback_is_left_alone(full):
+    written = scalars(full["folder"] / "train")
+    assert sorted(written["epoch_loss"]) == [0, 1]
+    assert "privacy/epsilon" not in written
+
+
+def test_fixed_clipping_is_compared_with_itself(tmp_path):
+    model = make_model(adaclip.DPFixedClipSGD, l2_norm_clip=3.0)
+    fit(model, PrivacyTensorBoard(tmp_path, image_freq=1))
+    written = scalars(tmp_path / "privacy")
+    assert written["privacy/noise_ratio"] == {4: pytest.approx(1.0)}
+    assert written["privacy/noise_norm"] == {4: pytest.approx(Z * 3.0 * np.sqrt(D) / BATCH)}
+    assert not any("std" in tag or "bias" in tag.split("/")[-1] for tag in written)
+    assert "privacy/epsilon" not in written
+
+
+def test_adaptive_clipping_is_compared_with_clipping_at_one(fresh, tmp_path):
+    fit(fresh, PrivacyTensorBoard(tmp_path))
+    assert scalars(tmp_path / "privacy")["privacy/noise_norm_abadi"] == {
+        4: pytest.approx(Z * np.sqrt(D) / BATCH, rel=1e-5)
+    }
+
+
+# ---------------------------------------------------------------------------------------------------
+# How often.
+
+
+@pytest.mark.parametrize(
+    ("update_freq", "steps"), [(1, [1, 2, 3, 4, 5, 6, 7, 8]), (3, [3, 4, 6, 8]), ("epoch", [4, 8])]
+)
+def test_update_freq_counts_noised_steps(fresh, tmp_path, update_freq, steps):
+    fit(fresh, PrivacyTensorBoard(tmp_path, update_freq=update_freq, image_freq=0, hparams=False), epochs=2)
+    assert sorted(scalars(tmp_path / "privacy")["privacy/noise_norm"]) == steps
+    assert [path.name for path in tmp_path.iterdir()] == ["privacy"]
+
+
+def test_the_default_measures_every_fifty_steps(fresh, tmp_path, monkeypatch):
+    calls = []
+    measure = summaries.Measurement.__call__
+    monkeypatch.setattr(summaries.Measurement, "__call__", lambda self: calls.append(1) or measure(self))
+    inputs, labels = models.data(N)
+    many = tf.data.Dataset.from_tensor_slices((inputs, labels)).repeat().batch(BATCH).take(120)
+    fresh.fit(many, verbose=0, callbacks=[PrivacyTensorBoard(tmp_path)])
+    assert sorted(scalars(tmp_path / "privacy")["privacy/noise_norm"]) == [50, 100, 120]
+    assert len(calls) == 3 + 1  # one to trace it before training
+
+
+def test_all_scalars_come_from_one_graph_that_is_traced_once(fresh, tmp_path, monkeypatch):
+    traces = []
+    trace = summaries.Measurement._trace
+    monkeypatch.setattr(summaries.Measurement, "_trace", lambda self: traces.append(1) or trace(self))
+    fit(fresh, PrivacyTensorBoard(tmp_path, update_freq=1), epochs=2)
+    assert len(traces) == 1
+
+
+def test_several_steps_per_call(tmp_path):
+    model = make_model(compile_arguments={"steps_per_execution": 4})
+    fit(model, PrivacyTensorBoard(tmp_path, **WHERE, update_freq=3), epochs=3)
+    assert sorted(scalars(tmp_path / "privacy")["privacy/epsilon"]) == [4, 8, 12]
+
+
+def test_a_logical_batch_counts_once(tmp_path):
+    model = make_model(accumulation_steps=2, expected_batch_size=2 * BATCH)
+    fit(model, PrivacyTensorBoard(tmp_path, update_freq=1), epochs=2)
+    assert sorted(scalars(tmp_path / "privacy")["privacy/noise_norm"]) == [1, 2, 3, 4]
+
+
+def test_the_budget_of_the_same_fit_counts(fresh, tmp_path):
+    counting = budget.PrivacyBudget(**{**WHERE, "delta": 1e-4})
+    history = fit(fresh, PrivacyTensorBoard(tmp_path, budget=counting, update_freq=2), counting, epochs=2)
+    written = scalars(tmp_path / "privacy")["privacy/epsilon"]
+    assert sorted(written) == [2, 4, 6, 8]
+    assert [written[4], written[8]] == pytest.approx(history["epsilon"], rel=1e-6)
+
+
+def test_a_budget_earlier_in_the_list_is_read_from_the_logs(fresh, tmp_path):
+    history = fit(fresh, budget.PrivacyBudget(**WHERE), PrivacyTensorBoard(tmp_path, update_freq=2), epochs=2)
+    written = scalars(tmp_path / "privacy")
+    assert written["privacy/epsilon"] == pytest.approx(dict(zip((4, 8), history["epsilon"])), rel=1e-6)
+    assert "train/epsilon" not in written
+
+
+def test_pld_is_asked_once_per_epoch(fresh, tmp_path):
+    counting = budget.PrivacyBudget(**WHERE, accountant="pld")
+    fit(fresh, PrivacyTensorBoard(tmp_path, budget=counting, update_freq=1), epochs=2)
+    expected = {
+        steps: accounting.epsilon(noise_multiplier=Z, **WHERE, steps=steps, accountant="pld") for steps in (4, 8)
+    }
+    assert scalars(tmp_path / "privacy")["privacy/epsilon"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_batch_size_other_than_the_optimizer_s_is_refused(fresh, tmp_path):
+    with pytest.raises(ValueError, match="expected_batch_size"):
+        fit(fresh, PrivacyTensorBoard(tmp_path, **{**WHERE, "batch_size": 12}))
+    assert int(fresh.optimizer.noised_steps) == 0
+
+
+def test_no_noise_is_infinite_epsilon(tmp_path):
+    fit(make_model(noise_multiplier=0.0), PrivacyTensorBoard(tmp_path, **WHERE, image_freq=1))
+    written = scalars(tmp_path / "privacy")
+    assert written["privacy/epsilon"] == {4: np.inf}
+    assert written["privacy/noise_norm"] == {4: 0.0}
+    assert not any(tag.startswith("by_epsilon") for tag in written)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Histograms, images, HParams, layout.
+
+
+@pytest.mark.parametrize("key", ["std", "scale"])
+@pytest.mark.parametrize("name", VARIABLES)
+def test_histograms_hold_every_coordinate(full, key, name):
+    found = {
+        s: tf.make_ndarray(v.tensor) for t, s, v in events(full["folder"] / "privacy") if t == f"log10_{key}/{name}"
+    }
+    assert sorted(found) == [4, 8]
+    for step, buckets in found.items():
+        values = np.log10(full["states"][step][name][key])
+        assert buckets[:, 2].sum() == values.size
+        assert buckets[0, 0] == pytest.approx(values.min(), abs=1e-5)
+        assert buckets[-1, 1] == pytest.approx(values.max(), abs=1e-5)
+
+
+@pytest.mark.parametrize("tag", ["noise_image/dense/kernel", "metric_by_epsilon"])
+def test_images_are_written_and_not_blank(full, tag):
+    found = {step: value for name, step, value in events(full["folder"] / "privacy") if name == tag}
+    assert sorted(found) == [4, 8]
+    png = tf.make_ndarray(found[8].tensor)[2]
+    assert len(np.unique(tf.io.decode_png(png).numpy().reshape(-1, 3), axis=0)) > 20
+
+
+def state_of(name, shape, value=None):
+    scale = tf.ones(shape) if value is None else tf.constant(value, tf.float32)
+    return {name: {"scale": scale, "std": scale, "center": scale}}
+
+
+def test_the_picture_is_the_mean_over_outputs():
+    value = np.arange(9.0)[:, None] + np.array([[-1.0, 0.0, 1.0]])
+    name, picture = figures.first_layer_scale(state_of("first/kernel", None, value), None)
+    assert name == "first/kernel"
+    np.testing.assert_allclose(picture, np.arange(9.0).reshape(3, 3))
+
+
+def test_the_picture_of_colours_is_the_mean_over_channels():
+    value = np.arange(12.0)[:, None] * np.ones((1, 2))
+    _, picture = figures.first_layer_scale(state_of("first/kernel", None, value), (2, 2, 3))
+    np.testing.assert_allclose(picture, [[1.0, 4.0], [7.0, 10.0]])
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        state_of("dense/kernel", (10, 3)),
+        {**state_of("conv/kernel", (3, 3, 1, 4)), **state_of("dense/kernel", (16, 3))},
+        state_of("embedding/embeddings", (100, 4)),
+        {"dense/kernel": {"scale": tf.ones((4, 3)), "center": tf.zeros((4, 3))}},
+    ],
+    ids=["not a square", "convolution first", "embedding", "b is constant"],
+)
+def test_no_picture_where_b_has_no_such_form(state):
+    assert figures.first_layer_scale(state, None) is None
+
+
+def test_an_image_shape_that_does_not_fit_is_told_before_training(fresh, tmp_path):
+    with pytest.raises(ValueError, match=r"`image_shape`=\(3, 3\) has 9 values and dense/kernel has 4 inputs"):
+        fit(fresh, PrivacyTensorBoard(tmp_path, image_shape=(3, 3)))
+    assert int(fresh.optimizer.noised_steps) == 0
+
+
+def test_hparams_and_final_metrics(full):
+    found = events(full["folder"] / "hparams")
+    start = next(value for tag, _, value in found if tag == hparams_metadata.SESSION_START_INFO_TAG)
+    info = hparams_metadata.parse_session_start_info_plugin_data(start.metadata.plugin_data.content)
+    written = dict(info.hparams.items())
+    assert written["optimizer"].string_value == "DPAdaClipSGD"
+    assert written["learning_rate"].string_value == "ExponentialDecay"
+    numbers = {name: written[name].number_value for name in ("noise_multiplier", "h2", "gamma", "delta", "layers")}
+    assert numbers == {"noise_multiplier": Z, "h2": 1e-3, "gamma": 1.0, "delta": DELTA, "layers": 1}
+    assert info.group_name.startswith(f"{full['folder'].name} (")
+    assert any(tag == hparams_metadata.SESSION_END_INFO_TAG for tag, _, _ in found)
+    final, history = scalars(full["folder"] / "hparams"), full["history"]
+    assert final["final/epsilon"] == {8: pytest.approx(epsilon_after(8), rel=1e-6)}
+    assert final["final/validation_accuracy"] == {8: pytest.approx(history["val_accuracy"][-1])}
+    assert final["final/train_loss"] == {8: pytest.approx(history["loss"][-1])}
+    assert final["final/noised_steps"] == {8: 8.0}
+    assert final["final/noise_norm"] == {8: pytest.approx(EXPECTED["privacy/noise_norm"](full["states"][8]))}
+
+
+def test_every_custom_chart_has_something_to_show(full):
+    found = events(full["folder"] / "privacy")
+    value = next(value for _, _, value in found if plugin(value) == "custom_scalars")
+    layout = layout_pb2.Layout.FromString(tf.make_ndarray(value.tensor).item())
+    tags = {tag for tag, _, value in found if plugin(value) == "scalars"}
+    charts = [chart for category in layout.category for chart in category.chart]
+    assert len(charts) == 7
+    for chart in charts:
+        for expression in chart.multiline.tag:
+            assert any(re.match(expression, tag) for tag in tags), expression
+
+
+# ---------------------------------------------------------------------------------------------------
+# Nothing private leaks.
+
+
+def one_private_step(folder, target, **options):
+    """A step on one example of a linear model. A larger target is a longer gradient in the same direction."""
+    tf.keras.backend.clear_session()
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, kernel_initializer="zeros", input_shape=(4,), name="dense")])
+    made = adaclip.DPAdaClipSGD(0.1, noise_multiplier=1.0, expected_batch_size=1, seed=3, nonprivate_metrics=True)
+    model.compile(made, tf.keras.losses.MeanSquaredError(reduction="none"))
+    board = PrivacyTensorBoard(folder, update_freq=1, num_examples=9, batch_size=1, delta=1e-2, **options)
+    example = np.ones((1, 4), np.float32), np.array([[target]], np.float32)
+    model.fit(tf.data.Dataset.from_tensor_slices(example).batch(1), verbose=0, callbacks=[board])
+
+
+def values_of(folder):
+    """Everything in a run but the time: {(tag, step): bytes or numbers}."""
+    found = {}
+    for tag, step, value in events(folder):
+        array = tf.make_ndarray(value.tensor) if value.HasField("tensor") else value.metadata.plugin_data.content
+        found[tag, step] = array
+    return found
+
+
+@pytest.fixture(scope="module")
+def neighbours(tmp_path_factory):
+    """Two runs whose private example differs and whose noised sums are the same, since it is clipped in both."""
+    folder = tmp_path_factory.mktemp("neighbours")
+    one_private_step(folder / "one", 1.0, nonprivate=True)
+    one_private_step(folder / "other", 256.0, nonprivate=True)
+    return folder
+
+
+def test_what_is_written_depends_on_noised_sums_only(neighbours):
+    one, other = (values_of(neighbours / name / "privacy") for name in ("one", "other"))
+    keras = {(tag, step) for tag, step in one if tag.startswith("train/") or "by_epsilon" in tag}
+    assert {tag for tag, _ in keras if tag.startswith("train/")} == {"train/loss"}
+    assert len(one.keys() - keras) > 20
+    for key in one.keys() - keras - {key for key in one if key[0].startswith("by_epsilon")}:
+        if one[key].dtype.kind == "f":
+            np.testing.assert_allclose(one[key], other[key], rtol=1e-5, err_msg=str(key))
+        else:
+            assert np.array_equal(one[key], other[key]), key
+
+
+def test_the_neighbours_do_differ(neighbours):
+    one, other = (scalars(neighbours / name / "privacy")["train/loss"] for name in ("one", "other"))
+    assert one[1] != other[1]
+    one, other = (scalars(neighbours / name / "nonprivate") for name in ("one", "other"))
+    assert one["nonprivate/transformed_norm_mean"] != other["nonprivate/transformed_norm_mean"]
+
+
+def test_a_folder_to_publish(tmp_path):
+    for name, target in (("one", 1.0), ("other", 256.0)):
+        one_private_step(tmp_path / name, target, keras_metrics=False, image_freq=1)
+    for run in ("privacy", "hparams"):
+        one, other = (values_of(tmp_path / name / run) for name in ("one", "other"))
+        one, other = ({k: v for k, v in found.items() if "session" not in k[0]} for found in (one, other))
+        assert one.keys() == other.keys()
+        assert not any("loss" in tag for tag, _ in one)
+        for key, value in one.items():
+            if value.dtype.kind == "f":
+                np.testing.assert_allclose(value, other[key], rtol=1e-5, err_msg=str(key))
+            elif key[0].startswith("noise_image"):
+                pixels = [tf.io.decode_png(image[2]).numpy().astype(int) for image in (value, other[key])]
+                assert np.mean(pixels[0] != pixels[1]) < 0.01
+
+
+def test_unnoised_quantities_are_opt_in(full):
+    assert full["model"].optimizer.nonprivate_metrics_recorded
+    assert not (full["folder"] / "nonprivate").exists()
+    for run in ("privacy", "hparams"):
+        assert not any("clip_fraction" in tag or "nonprivate" in tag for tag, _, _ in events(full["folder"] / run))
+
+
+def test_unnoised_quantities_have_their_own_run_and_tags(neighbours):
+    written = scalars(neighbours / "one" / "nonprivate")
+    assert written["nonprivate/clip_fraction"] == {1: 1.0}
+    assert all(tag.startswith("nonprivate/") for tag in written)
+    assert not any(tag.startswith("nonprivate") for tag, _, _ in events(neighbours / "one" / "privacy"))
+
+
+def test_unnoised_quantities_come_with_a_warning(tmp_path, caplog):
+    with caplog.at_level(python_logging.WARNING, logger="absl"):
+        PrivacyTensorBoard(tmp_path, nonprivate=True)
+    assert "NOT private" in caplog.text
+
+
+def test_unnoised_quantities_need_an_optimizer_that_records_them(fresh, tmp_path):
+    with pytest.raises(ValueError, match="nonprivate_metrics=True"):
+        fit(fresh, PrivacyTensorBoard(tmp_path, nonprivate=True))
+
+
+# ---------------------------------------------------------------------------------------------------
+# Resuming, strategies, folders.
+
+
+def test_a_resumed_run_goes_on(tmp_path):
+    first = make_model()
+    fit(first, PrivacyTensorBoard(tmp_path / "log", **WHERE, update_freq=2))
+    path = tf.train.Checkpoint(model=first, optimizer=first.optimizer).save(str(tmp_path / "checkpoint"))
+    second = make_model()
+    second.optimizer.build(second.trainable_variables)
+    tf.train.Checkpoint(model=second, optimizer=second.optimizer).restore(path)
+    fit(second, PrivacyTensorBoard(tmp_path / "log", **WHERE, update_freq=2))
+    written = scalars(tmp_path / "log" / "privacy")["privacy/epsilon"]
+    assert written == pytest.approx({step: epsilon_after(step) for step in (2, 4, 6, 8)}, rel=1e-6)
+
+
+def test_one_callback_for_two_fits(fresh, tmp_path):
+    board = PrivacyTensorBoard(tmp_path, update_freq=2)
+    fit(fresh, board)
+    fit(fresh, board)
+    assert sorted(scalars(tmp_path / "privacy")["privacy/noise_norm"]) == [2, 4, 6, 8]
+
+
+def test_under_a_strategy_there_is_one_writer(tmp_path):
+    model = make_model(strategy=tf.distribute.MirroredStrategy(["CPU:0"]))
+    fit(model, PrivacyTensorBoard(tmp_path, **WHERE, update_freq=2, image_freq=1))
+    assert sorted(scalars(tmp_path / "privacy")["privacy/epsilon"]) == [2, 4]
+    assert len(list((tmp_path / "privacy").glob("events.*"))) == 1
+
+
+def test_a_worker_that_is_not_the_chief_writes_nothing(fresh, tmp_path, monkeypatch):
+    extended = type(fresh.distribute_strategy.extended)
+    monkeypatch.setattr(extended, "should_save_summary", property(lambda self: False))
+    fit(fresh, PrivacyTensorBoard(tmp_path / "log", **WHERE, update_freq=1))
+    assert int(fresh.optimizer.noised_steps) == 4
+    assert not (tmp_path / "log").exists()
+
+
+def refuses_before_training(model, log_dir):
+    with pytest.raises(ValueError, match=r"`log_dir`=.*cannot be written to"):
+        fit(model, PrivacyTensorBoard(log_dir))
+    assert int(model.optimizer.noised_steps) == 0
+
+
+def test_a_log_dir_below_a_file_is_refused_before_training(fresh, tmp_path):
+    (tmp_path / "file").write_text("")
+    refuses_before_training(fresh, tmp_path / "file" / "log")
+
+
+def test_a_read_only_log_dir_is_refused_before_training(fresh):
+    root = tempfile.mkdtemp()
+    log_dir = pathlib.Path(root) / "log"
+    (log_dir / "privacy").mkdir(parents=True)
+    (log_dir / "privacy").chmod(0o555)
+    pathlib.Path(root).chmod(0o755)
+    is_root = os.geteuid() == 0
+    try:
+        if is_root:  # may write everywhere
+            os.seteuid(65534)
+        refuses_before_training(fresh, log_dir)
+    finally:
+        if is_root:
+            os.seteuid(0)
+        shutil.rmtree(root)
+
+
+def test_another_optimizer_is_refused(tmp_path):
+    model = models.softmax_regression()
+    model.compile(tf.keras.optimizers.SGD(), models.per_example_loss())
+    with pytest.raises(ValueError, match="DPAdaClipSGD or DPFixedClipSGD do; the model was compiled with SGD"):
+        fit(model, PrivacyTensorBoard(tmp_path))
+
+
+# ---------------------------------------------------------------------------------------------------
+# Arguments.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"log_dir": ""}, "`log_dir`"),
+        ({"update_freq": 0}, "`update_freq`"),
+        ({"update_freq": "batch"}, "`update_freq`.*'epoch'; got 'batch'"),
+        ({"reference_l2_norm_clip": 0.0}, "`reference_l2_norm_clip`"),
+        ({"histogram_freq": -1}, "`histogram_freq`.*0 for never"),
+        ({"image_freq": 1.5}, "`image_freq`"),
+        ({"image_shape": 28}, "`image_shape`"),
+        ({"image_shape": (28, 0)}, "`image_shape`"),
+        ({"hparams": "yes"}, "`hparams`"),
+        ({"num_examples": 10, "batch_size": 2}, "`delta` is missing"),
+        ({"num_examples": 10, "batch_size": 2, "delta": 2.0}, "delta"),
+        ({"budget": 3.0}, "`budget`"),
+        ({"budget": budget.PrivacyBudget(**WHERE), "delta": 1e-5}, "not both"),
+    ],
+)
+def test_invalid_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        PrivacyTensorBoard(**{"log_dir": "never/made", **arguments})
+    assert not os.path.exists("never")
+
+
+def test_docstring_example():
+    globals_ = {"PrivacyTensorBoard": PrivacyTensorBoard}
+    examples = doctest.DocTestFinder(recurse=False).find(PrivacyTensorBoard, globs=globals_)
+    assert examples
+    for example in examples:
+        assert doctest.DocTestRunner().run(example).failed == 0
+    assert tensorboard.__doc__
