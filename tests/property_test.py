@@ -139,7 +139,7 @@ def test_the_variance_never_leaves_the_interval_once_it_is_inside(estimator, see
         sizes = 10.0 ** rng.uniform(-20, 18, 6)
         mean = [(sizes * rng.normal(size=6)).astype(np.float32)]
         transform = choice.transform(state, specs)
-        state = choice.next_state(state, transform, mean, rng.choice([0.0, 1.0, 1e6]), 8.0)
+        state = choice.next_state(state, core.Published(transform, mean, rng.choice([0.0, 1.0, 1e6]), 8.0))
 
 
 def test_the_default_start_lies_below_h1():
@@ -154,7 +154,8 @@ def test_squares_that_overflow_leave_no_nan():
     estimator = core.MomentEstimator(h2=1.0)
     state = core.Moments([tf.zeros([2])], [tf.fill([2], 0.5)])
     for mean in (3e25, 1e-3, -3e25):
-        moved = estimator.next_state(state, core.Transform([0.0], [tf.fill([2], 1e20)]), [tf.fill([2], mean)], 1e6, 1.0)
+        transform = core.Transform([0.0], [tf.fill([2], 1e20)])
+        moved = estimator.next_state(state, core.Published(transform, [tf.fill([2], mean)], 1e6, 1.0))
         assert np.isfinite(moved.variance[0]).all()
 
 
@@ -188,7 +189,7 @@ def test_query(data):
             assert np.linalg.norm(flat(tf.nest.flatten(sample)) - before) <= 1.0 + SLACK
         result, state, _ = query.get_noised_result(sample, state)
         tf.nest.assert_same_structure(specs, result)
-        check_published(query._choice, state.choice_state, params, [tf.cast(r, tf.float32) for r in records[:0]])
+        check_published(query._rule, state.rule_state, params, [tf.cast(r, tf.float32) for r in records[:0]])
         for leaf, spec in zip(tf.nest.flatten(result), tf.nest.flatten(specs)):
             assert leaf.dtype == spec.dtype
 

@@ -67,7 +67,7 @@ def test_agrees_with_the_oracle(options, rng):
         normals = [n.numpy() for n in twin.fresh_normals([(3,)])]
         mean = truth.step([np.stack(records)], normals)[0]
         np.testing.assert_allclose(result, expected * mean, rtol=0, atol=1e-5 * np.abs(expected * mean).max())
-    moments = state.choice_state
+    moments = state.rule_state
     np.testing.assert_allclose(moments.mean[0], truth.mean[0], atol=1e-5 * np.abs(truth.mean[0]).max())
     np.testing.assert_allclose(moments.variance[0], truth.variance[0], atol=1e-5 * np.abs(truth.variance[0]).max())
 
@@ -85,7 +85,7 @@ def test_three_rounds_by_hand():
     state, seen = dp_query.initial_global_state(), []
     for _ in range(3):
         result, state = test_utils.run_query(dp_query, [2.0, 6.0], state)
-        seen.append((float(result), float(state.choice_state.variance[0]), float(state.choice_state.mean[0])))
+        seen.append((float(result), float(state.rule_state.variance[0]), float(state.rule_state.mean[0])))
     np.testing.assert_allclose(seen[0], (6.0, 17.0, 1.5), rtol=1e-5)
     np.testing.assert_allclose(seen[1], (7.62311, 13.84328, 2.65578), rtol=1e-5)
     np.testing.assert_allclose(seen[2][0], 8.0, rtol=1e-5)
@@ -235,7 +235,7 @@ def test_params_and_sample_states_can_travel_as_plain_arrays(rng):
     specs = {"w": tf.TensorSpec([2, 3]), "b": tf.TensorSpec([])}
     records = [{"w": rng.normal(size=(2, 3)), "b": np.float32(rng.normal())} for _ in range(4)]
     for choice in (core.AdaClip(core.MomentEstimator(initial_std=0.3)), core.FixedClip(0.5)):
-        here = query.AdaClipSumQuery.from_choice(choice, specs, 0.7, 4.0, seed=9)
+        here = query.ClippedSumQuery(choice, specs, 0.7, 4.0, seed=9)
         there = make(specs)
         state = here.initial_global_state()
         params = here.derive_sample_params(state)
@@ -253,7 +253,7 @@ def test_params_and_sample_states_can_travel_as_plain_arrays(rng):
         tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), merged, expected)
         as_arrays = tf.nest.map_structure(np.array, merged)
         result, _, _ = here.get_noised_result(as_arrays, tf.nest.map_structure(np.array, state))
-        twin = query.AdaClipSumQuery.from_choice(choice, specs, 0.7, 4.0, seed=9)
+        twin = query.ClippedSumQuery(choice, specs, 0.7, 4.0, seed=9)
         truth, _, _ = twin.get_noised_result(expected, state)
         tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), result, truth)
 
@@ -279,7 +279,7 @@ def test_state_survives_a_while_loop_of_many_rounds(rng):
     state = loop()
     start = graph.initial_global_state()
     tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-6), state, expected)
-    assert np.abs(state.choice_state.mean[0] - start.choice_state.mean[0]).max() > 1e-3
+    assert np.abs(state.rule_state.mean[0] - start.rule_state.mean[0]).max() > 1e-3
 
 
 def test_metrics_are_functions_of_the_state_alone():
@@ -295,7 +295,7 @@ def test_metrics_are_functions_of_the_state_alone():
 def test_any_choice_of_a_and_b_can_be_used(rng):
     """A fixed clip gives what tensorflow-privacy's own Gaussian query gives."""
     records = [tf.constant(rng.normal(size=3), tf.float32) for _ in range(5)]
-    ours = query.AdaClipSumQuery.from_choice(core.FixedClip(0.9), SPEC, 0.0, 5.0)
+    ours = query.ClippedSumQuery(core.FixedClip(0.9), SPEC, 0.0, 5.0)
     theirs = tensorflow_privacy.GaussianSumQuery(l2_norm_clip=0.9, stddev=0.0)
     left, state = test_utils.run_query(ours, records)
     right, _ = test_utils.run_query(theirs, records)
@@ -353,7 +353,7 @@ def test_inside_the_generic_keras_optimizer_in_eager_mode():
         optimizer.minimize(lambda: 0.5 * tf.reduce_sum(tf.square(variable - targets), axis=1), var_list=[variable])
         x -= 0.1 * truth.step([x - targets], [np.zeros(2)])[0]
     np.testing.assert_allclose(variable, x, rtol=1e-4)
-    adapted = optimizer._global_state.choice_state
+    adapted = optimizer._global_state.rule_state
     np.testing.assert_allclose(adapted.variance[0], truth.variance[0], rtol=1e-3)
 
 

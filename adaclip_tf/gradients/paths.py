@@ -8,8 +8,9 @@ runs every microbatch by itself. Both give the same numbers.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import logging
@@ -30,7 +31,7 @@ class ClippedSum(NamedTuple):
 
     total: list[tf.Tensor]  # sum_k u_k, per variable
     num_records: tf.Tensor  # how many microbatches there were, int32
-    weights: tf.Tensor  # c_k, shape [num_records]
+    weights: tf.Tensor  # the least c_k of all groups of variables, shape [num_records]
     squared_norms: tf.Tensor  # |w_k|^2, shape [num_records]
     raw_squared_norms: tf.Tensor | None = None  # |g_k|^2, if it was asked for
 
@@ -43,6 +44,7 @@ def clipped_sum(
     *,
     path: str,
     num_microbatches: int | None,
+    clip: Any = core.NORM,
     raw_norms: bool = False,
 ) -> ClippedSum:
     """Sums the transformed and clipped gradients of all microbatches of a batch. Graph mode only.
@@ -54,6 +56,7 @@ def clipped_sum(
       transform: (a, b) of this step.
       path: one of `PATHS`.
       num_microbatches: None for one per example.
+      clip: how w_k becomes u_k, a `core.Clip`.
       raw_norms: also computes |g_k|^2, which nothing but debugging needs.
     """
     proven = proof.prove(loss)
@@ -61,30 +64,40 @@ def clipped_sum(
     size = 1 if num_microbatches is None else tf.math.floordiv(tf.shape(loss)[0], num_records)
     passed = backward.run(loss, variables, tape, size)
     proven.look_back(passed.seed, passed.gradients)
+    if clip.needs_gradients:
+        if path == "ghost":
+            raise ValueError('This clip looks at every coordinate of a gradient: use `gradient_path="auto"`.')
+        return _by_example(passed, proven, transform, clip, num_records, raw_norms)
     handles, others = {}, dict.fromkeys(range(len(variables)), "")
     if path != "jacobian":
         handles, others = _ghost_handles(passed, num_records, proven)
         if others:
             _report(others, path)
 
-    known, raw = tf.fill([num_records], proven.poison()), tf.zeros([num_records])
-    for index, handle in handles.items():
-        norms = handle.squared_norms(transform.center[index], transform.scale[index])
-        known += norms.value + _ROUNDING * norms.magnitude
-        if raw_norms:
-            raw += handle.squared_norms(tf.constant(0.0), tf.constant(1.0)).value
+    groups = clip.groups_of(len(variables))
+    poison = tf.fill([num_records], proven.poison())
+    known, raw = [poison] * len(groups), tf.zeros([num_records])
+    for number, group in enumerate(groups):
+        for index in group:
+            if index in handles:
+                norms = handles[index].squared_norms(transform.center[index], transform.scale[index])
+                known[number] += norms.value + _ROUNDING * norms.magnitude
+                if raw_norms:
+                    raw += handles[index].squared_norms(tf.constant(0.0), tf.constant(1.0)).value
     totals: dict[int, tf.Tensor] = {}
     squared_norms = known
     if others:
-        totals, squared_norms, more = _isolated(passed, proven, transform, sorted(others), known, num_records)
+        totals, squared_norms, more = _isolated(passed, proven, transform, clip, groups, others, known, num_records)
         raw += more
-    weights = core.clip_weights(squared_norms)
-    for index, handle in handles.items():
-        # sum_k u_k = (sum_k c_k g_k - a sum_k c_k) / b
-        centred = handle.weighted_sum(weights) - transform.center[index] * tf.reduce_sum(weights)
-        totals[index] = centred / transform.scale[index]
+    weights = [clip.weights(squares) for squares in squared_norms]
+    for number, group in enumerate(groups):
+        for index in group:
+            if index in handles:
+                weighted = handles[index].weighted_sum(weights[number])
+                totals[index] = transform.apply_to_sum(weighted, tf.reduce_sum(weights[number]), index)
     ordered = [totals[i] for i in range(len(variables))]
-    return ClippedSum(ordered, num_records, weights, squared_norms, raw if raw_norms else None)
+    least = functools.reduce(tf.minimum, weights)
+    return ClippedSum(ordered, num_records, least, tf.add_n(squared_norms), raw if raw_norms else None)
 
 
 def _whole_microbatches(loss, num_microbatches):
@@ -136,35 +149,61 @@ class _NoGradient:
         return tf.zeros(self._shape)
 
 
-def _isolated(passed, proven, transform, indices, known, num_records):
-    """Of the variables in `indices`: sum_k u_k, |w_k|^2 with what the others add to it (`known`), and |g_k|^2."""
+def _isolated(passed, proven, transform, clip, groups, others, known, num_records):
+    """Of the variables in `others`: sum_k u_k, the |w_k|^2 of every group with what the others add to it (`known`),
+    and |g_k|^2."""
+    indices = sorted(others)
     part = core.Transform([transform.center[i] for i in indices], [transform.scale[i] for i in indices])
+    places = [[indices.index(i) for i in group if i in others] for group in groups]
+
+    def consume(k, gradients, state):
+        totals, norms, raw = state
+        totals = list(totals)
+        record = [gradient[tf.newaxis] for gradient in gradients]
+        transformed = part.apply(record)
+        squares = []
+        for members, others_norms in zip(places, known):
+            square = tf.gather(others_norms, [k])
+            if members:
+                square += core.squared_norms([transformed[i] for i in members])
+            weight = clip.weights(square)
+            for i in members:
+                totals[i] += tf.squeeze(core.weigh_records([transformed[i]], weight)[0], 0)
+            squares.append(square[0])
+        return totals, norms.write(k, tf.stack(squares)), raw.write(k, core.squared_norms(record)[0])
+
+    totals, norms, raw = _each(passed, proven, indices, num_records, len(groups), consume)
+    return dict(zip(indices, totals)), tf.unstack(norms, axis=1), raw
+
+
+def _by_example(passed, proven, transform, clip, num_records, raw_norms):
+    """The clipped sum where norms do not say how to clip."""
+
+    def consume(k, gradients, state):
+        totals, norms, raw = state
+        record = [gradient[tf.newaxis] for gradient in gradients]
+        transformed = transform.apply([gradient + poison for gradient in record])
+        totals = [total + tf.squeeze(u, 0) for total, u in zip(totals, clip.records(transformed))]
+        return totals, norms.write(k, core.squared_norms(transformed)), raw.write(k, core.squared_norms(record)[0])
+
+    poison = proven.poison()
+    totals, norms, raw = _each(passed, proven, range(len(passed.variables)), num_records, 1, consume)
+    norms = norms[:, 0]
+    return ClippedSum(totals, num_records, core.clip_weights(norms), norms, raw if raw_norms else None)
+
+
+def _each(passed, proven, indices, num_records, num_groups, consume):
+    """Folds `consume` over the microbatches, each run by itself: the totals, |w_k|^2 by group, |g_k|^2."""
     chosen = passed._replace(
         gradients=[passed.gradients[i] for i in indices], variables=[passed.variables[i] for i in indices]
     )
-
-    def consume(k, gradients, state):
-        return _add_record(k, gradients, part, tf.gather(known, [k]), state)
-
-    start = _no_records(chosen.variables, num_records)
+    start = (
+        [tf.zeros(variable.shape) for variable in chosen.variables],
+        tf.TensorArray(tf.float32, size=num_records, element_shape=[num_groups]),
+        tf.TensorArray(tf.float32, size=num_records, element_shape=[]),
+    )
     totals, norms, raw = isolated.for_each_microbatch(chosen, proven.pieces, num_records, consume, start)
-    return dict(zip(indices, totals)), norms.stack(), raw.stack()
-
-
-def _no_records(like, num_records):
-    norms, raw = (tf.TensorArray(tf.float32, size=num_records, element_shape=[]) for _ in range(2))
-    return [tf.zeros(tensor.shape) for tensor in like], norms, raw
-
-
-def _add_record(k, gradients, transform, known, state):
-    """Adds u_k to the totals and notes |w_k|^2 and |g_k|^2."""
-    totals, norms, raw = state
-    record = [gradient[tf.newaxis] for gradient in gradients]
-    transformed = core.transform_records(record, transform)
-    squared_norm = known + core.squared_norms(transformed)
-    clipped = core.weigh_records(transformed, core.clip_weights(squared_norm))
-    totals = [total + tf.squeeze(u, 0) for total, u in zip(totals, clipped)]
-    return totals, norms.write(k, squared_norm[0]), raw.write(k, core.squared_norms(record)[0])
+    return totals, norms.stack(), raw.stack()
 
 
 def _report(others, path) -> None:

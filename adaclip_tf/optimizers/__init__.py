@@ -1,4 +1,19 @@
 """Keras optimizers whose every step is private.
 
+| module                           | holds                                                              |
+|----------------------------------|--------------------------------------------------------------------|
+| `step`                           | the private step in named phases, which knows no Keras             |
+| `settings`, `rule_state`, `past` | what a step is told, what it learns, what it notes for accountants |
+| `unnoised`                       | what is remembered before noise is added, and saved nowhere        |
+| `replicas`                       | several devices: noise in shares                                   |
+| `dp_optimizer`                   | `DPOptimizer`, for any clipping rule                               |
+| `keras2`                         | Keras 2's optimizer, and all its private names                     |
+| `tags`, `traced`, `checks`       | its helpers                                                        |
+| `adaclip`, `fixed_clip`          | the paper's optimizer, and DP-SGD                                  |
+| `whitening`, `per_layer_clip`,   | optimizers to compare with                                         |
+| `per_coordinate_clip`,           |                                                                    |
+| `quantile_clip`                  |                                                                    |
+| `check_model`                    | names layers that will be refused, before training                 |
+
 May import `core`, `gradients`, `privacy`, `_internal`.
 """

@@ -1,16 +1,13 @@
-"""The Keras optimizers: AdaCliP, and DP-SGD (Abadi et al. 2016) on the same code.
-
-A comparison of the two compares the clipping and nothing else. See `optimizers.base_optimizer` for what they share
-and for the guarantee, `adaclip_tf.core` for the mathematics.
-"""
+"""`DPAdaClipSGD`: the paper's optimizer."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import tensorflow as tf
 
 from adaclip_tf import core
-from adaclip_tf._internal import validate
-from adaclip_tf.optimizers.base_optimizer import DPOptimizer
+from adaclip_tf.optimizers.dp_optimizer import DPOptimizer
 
 
 @tf.keras.saving.register_keras_serializable(package="adaclip_tf")
@@ -105,9 +102,8 @@ class DPAdaClipSGD(DPOptimizer):
             variance_scaling=variance_scaling,
             clamp=clamp,
         )
-        self._adaclip = core.AdaClip(moments, gamma)
         super().__init__(
-            self._adaclip,
+            core.AdaClip(moments, gamma),
             learning_rate,
             momentum,
             nesterov,
@@ -124,59 +120,4 @@ class DPAdaClipSGD(DPOptimizer):
         )
 
     def get_config(self):
-        moments = self._adaclip.moments
-        return {
-            **super().get_config(),
-            **{field: getattr(moments, field) for field in moments.__dataclass_fields__},
-            "gamma": self._adaclip.gamma,
-        }
-
-
-@tf.keras.saving.register_keras_serializable(package="adaclip_tf")
-class DPFixedClipSGD(DPOptimizer):
-    """DP-SGD (Abadi et al. 2016): gradients clipped to `l2_norm_clip` over all variables.
-
-    The baseline of `DPAdaClipSGD`, on the same code with a = 0 and b_i = `l2_norm_clip`. All other arguments are
-    those of `DPAdaClipSGD`.
-
-    >>> optimizer = DPFixedClipSGD(l2_norm_clip=1.0, noise_multiplier=1.1, learning_rate=0.1)
-    """
-
-    def __init__(
-        self,
-        learning_rate=0.01,
-        momentum=0.0,
-        nesterov=False,
-        *,
-        l2_norm_clip,
-        noise_multiplier,
-        num_microbatches=None,
-        expected_batch_size=None,
-        accumulation_steps=1,
-        noise_terms=1,
-        gradient_path="auto",
-        nonprivate_metrics=False,
-        seed=None,
-        name="DPFixedClipSGD",
-        **keras_optimizer_arguments,
-    ):
-        self.l2_norm_clip = validate.positive_float32("l2_norm_clip", l2_norm_clip)
-        super().__init__(
-            core.FixedClip(self.l2_norm_clip),
-            learning_rate,
-            momentum,
-            nesterov,
-            noise_multiplier=noise_multiplier,
-            num_microbatches=num_microbatches,
-            expected_batch_size=expected_batch_size,
-            accumulation_steps=accumulation_steps,
-            noise_terms=noise_terms,
-            gradient_path=gradient_path,
-            nonprivate_metrics=nonprivate_metrics,
-            seed=seed,
-            name=name,
-            **keras_optimizer_arguments,
-        )
-
-    def get_config(self):
-        return {**super().get_config(), "l2_norm_clip": self.l2_norm_clip}
+        return {**super().get_config(), **dataclasses.asdict(self.rule.moments), "gamma": self.rule.gamma}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import tensorflow as tf
 
@@ -9,8 +11,11 @@ from adaclip_tf import gradients
 from adaclip_tf._internal import validate
 
 
-def optional_integer(name, value):
-    return None if value is None else validate.positive_integer(name, value)
+def momentum(value) -> float:
+    number = validate.real("momentum", value)
+    if not 0.0 <= number <= 1.0:
+        raise ValueError(f"`momentum` must be between 0 and 1; got {value!r}.")
+    return number
 
 
 def learning_rate(value) -> None:
@@ -82,7 +87,7 @@ def check_known_variables(indices, variables, name) -> None:
         )
 
 
-def check_state(variables, values, name) -> None:
+def check_state(variables, values, name, positive_names=()) -> None:
     """Refuses saved values of an optimizer's variables unless all of them fit."""
     fix = "To load it, use the same arguments (`momentum`, `accumulation_steps`, ...) on the same model."
     if len(values) != len(variables):
@@ -93,7 +98,7 @@ def check_state(variables, values, name) -> None:
             shapes = f"shape {list(value.shape)} and not {list(variable.shape)}"
             raise ValueError(f"The saved value of {variable.name!r} has {shapes}. {fix}")
         counts = variable.dtype.is_integer
-        positive = variable.name.startswith("variance/")
+        positive = re.split("[/:]", variable.name)[0] in positive_names
         if not np.all(np.isfinite(value)) or (counts and np.any(value < 0)) or (positive and not np.all(value > 0)):
             raise ValueError(
                 f"The saved value of {variable.name!r} is out of range: the file is damaged, or training had diverged "

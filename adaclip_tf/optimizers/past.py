@@ -22,7 +22,7 @@ there is an occasion: when a file is loaded, and when a `PrivacyBudget` begins.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,15 +50,14 @@ def phase_name(phase: Any) -> str:
 
 
 class Past:
-    """The variables. Made by an optimizer's `build`, through its `add_variable`, so that they are saved with it."""
+    """The variables. Made by `add(initial value, name)`, which has them saved with the optimizer."""
 
-    def __init__(self, optimizer: Any, noised_steps: tf.Variable, phase: np.ndarray):
-        add = optimizer.add_variable
+    def __init__(self, add: Callable[..., tf.Variable], noised_steps: tf.Variable, phase: np.ndarray):
         self._steps = noised_steps
-        self._noise = add([], tf.float64, name="past_noise")
-        self._batch = add([], tf.int64, name="largest_batch")
-        self._microbatch = add([], tf.int64, name="largest_microbatch")
-        self._phase = add([2], tf.int64, initializer=lambda shape, dtype: tf.constant(phase, dtype), name="phase")
+        self._noise = add(np.float64(0.0), "past_noise")
+        self._batch = add(np.int64(0), "largest_batch")
+        self._microbatch = add(np.int64(0), "largest_microbatch")
+        self._phase = add(phase, "phase")
 
     def see_microbatch(self, examples: tf.Tensor) -> None:
         """Notes how many examples a microbatch holds, in the step."""

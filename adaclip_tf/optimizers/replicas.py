@@ -47,6 +47,31 @@ def check_strategy(strategy: tf.distribute.Strategy, who: str) -> None:
     )
 
 
+def check_step(made_under: tf.distribute.Strategy, num_microbatches: int | None, who: str) -> None:
+    """Refuses a step that would not be one noised sum of all replicas."""
+    strategy = tf.distribute.get_strategy()
+    check_strategy(strategy, who)
+    if count() == 1:
+        return
+    if made_under is not strategy:
+        raise ValueError(
+            f"{who} was made outside the scope of the {type(strategy).__name__} that it runs under, so its state "
+            "would not be the same on all replicas. Make it and the model inside `with strategy.scope():`."
+        )
+    if tf.distribute.in_cross_replica_context():
+        raise ValueError(f"{who} takes steps on each replica: call it in a function that `strategy.run` runs.")
+    if tf.executing_eagerly():
+        raise NotImplementedError(
+            f"{who} needs a graph on {count()} replicas: leave out `run_eagerly=True`, or call `strategy.run` inside "
+            "a `tf.function`."
+        )
+    if num_microbatches and num_microbatches % count():
+        raise ValueError(
+            f"`num_microbatches` counts those of the whole batch and must be a multiple of the {count()} replicas; "
+            f"got {num_microbatches}."
+        )
+
+
 def scope(strategy: tf.distribute.Strategy) -> contextlib.AbstractContextManager:
     """`strategy.scope()` for those who are outside of any scope."""
     if tf.distribute.has_strategy() or not _has_scope(strategy):
@@ -55,7 +80,7 @@ def scope(strategy: tf.distribute.Strategy) -> contextlib.AbstractContextManager
 
 
 def _has_scope(strategy: tf.distribute.Strategy) -> bool:
-    """Whether it is not the default one, which is there when there is none."""
+    """True unless this is TensorFlow's implicit default strategy."""
     return type(strategy).__name__ != "_DefaultDistributionStrategy"
 
 
@@ -84,7 +109,7 @@ class PerReplica(Generic[T]):
         self._made: dict[int, T] = {}
 
     def here(self) -> T:
-        """That of the replica that asks."""
+        """Returns the calling replica's object."""
         # Known while the graph is made: replicas have graphs of their own, or at least their own part of one.
         number = int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
         if number not in self._made:

@@ -19,19 +19,19 @@ from adaclip_tf.optimizers import replicas
 class Accumulator:
     """The clipped sum of the batches seen so far of a logical batch. One replica's: others never see it."""
 
-    def __init__(self, specs, accumulation_steps: int):
+    def __init__(self, shapes, accumulation_steps: int):
         self._accumulation_steps = accumulation_steps
-        zeros = [np.zeros(spec.shape, np.float32) for spec in specs]
+        zeros = [np.zeros(shape, np.float32) for shape in shapes]
         self._totals = [proof.exempt(variables.local_variable(zero, tf.float32)) for zero in zeros]
         self._records = proof.exempt(variables.local_variable(0, tf.int64))
         self._batches = proof.exempt(variables.local_variable(0, tf.int64))
 
-    def add(self, batch: gradients.ClippedSum) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
+    def add(self, total: list[tf.Tensor], num_records: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
         """Adds a batch. Returns the sums, the number of records, and whether the logical batch is complete."""
-        totals = [variable.assign_add(total) for variable, total in zip(self._totals, batch.total)]
+        totals = [variable.assign_add(part) for variable, part in zip(self._totals, total)]
         # Only once the data is there: a step that finds the dataset at its end must not count.
-        with tf.control_dependencies(batch.total):
-            records = self._records.assign_add(tf.cast(batch.num_records, tf.int64))
+        with tf.control_dependencies(total):
+            records = self._records.assign_add(tf.cast(num_records, tf.int64))
             batches = self._batches.assign_add(1)
         return (
             [tf.identity(total) for total in totals],

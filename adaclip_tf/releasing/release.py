@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf._internal import files, validate
-from adaclip_tf.optimizers.base_optimizer import DPOptimizer
+from adaclip_tf.optimizers.dp_optimizer import DPOptimizer
 from adaclip_tf.releasing import layer_state, release_files, release_statement, twins
 
 

@@ -21,7 +21,6 @@ from absl import logging
 
 import adaclip_tf
 from adaclip_tf import tensorboard
-from examples import baselines
 from examples.common import data, strategies, workdirs
 
 MODELS = ("softmax", "mlp", "cnn", "logistic", "linear")
@@ -136,13 +135,13 @@ def make_optimizer(
     if kind == "adaclip":
         return adaclip_tf.DPAdaClipSGD(**common, **moments)
     if kind == "whitening":
-        return baselines.DPWhiteningSGD(**common, **moments)
+        return adaclip_tf.DPWhiteningSGD(**common, **moments)
     if kind == "per_layer":
-        return baselines.DPPerLayerClipSGD(**common, l2_norm_clip=config.l2_norm_clip)
+        return adaclip_tf.DPPerLayerClipSGD(**common, l2_norm_clip=config.l2_norm_clip)
     if kind == "per_coordinate":
-        return baselines.DPPerCoordinateClipSGD(**common, value_clip=config.value_clip)
+        return adaclip_tf.DPPerCoordinateClipSGD(**common, value_clip=config.value_clip)
     if kind == "quantile":
-        return baselines.DPQuantileClipSGD(
+        return adaclip_tf.DPQuantileClipSGD(
             **common, l2_norm_clip=config.l2_norm_clip, target_quantile=config.target_quantile
         )
     clip = config.l2_norm_clip if kind == "fixed_clip" else config.largest_gradient_norm

@@ -76,7 +76,7 @@ class Method:
 
     label: str
     options: str
-    choice: core.Choice
+    choice: core.ClippingRule
     learning_rate: float  # the server's
     private: bool = True
 
@@ -197,9 +197,7 @@ def compare(
                 report = start_run(method.label, run)
                 own_seed = None if seed is None else seed + run
                 specs = [tf.TensorSpec(weight.shape) for weight in weights]
-                dp_query = query.AdaClipSumQuery.from_choice(
-                    method.choice, specs, z, float(plan.users_per_round), seed=own_seed
-                )
+                dp_query = query.ClippedSumQuery(method.choice, specs, z, float(plan.users_per_round), seed=own_seed)
                 trained, state = train(
                     dp_query,
                     tree.collect,

@@ -34,7 +34,7 @@ class Method:
 
     label: str
     options: str
-    choice: core.Choice
+    choice: core.ClippingRule
 
 
 METHODS = {
@@ -53,14 +53,14 @@ METHODS = {
 
 
 def excess_risks(
-    choice: core.Choice, dimension: int, seeds: Iterable[int], epochs: int = EPOCHS, examples: int = EXAMPLES
+    choice: core.ClippingRule, dimension: int, seeds: Iterable[int], epochs: int = EPOCHS, examples: int = EXAMPLES
 ) -> list[float]:
     """0.5 |theta - mean of x|^2, averaged over the iterates of the last epoch, for every seed.
 
     One query serves all seeds: its noise moves on from run to run, and is reproducible.
     """
     # The paper's sigma is per record, and a batch has one: the noise multiplier is sigma sqrt(1).
-    dp_query = query.AdaClipSumQuery.from_choice(choice, tf.TensorSpec([dimension]), SIGMA, 1.0, seed=dimension)
+    dp_query = query.ClippedSumQuery(choice, tf.TensorSpec([dimension]), SIGMA, 1.0, seed=dimension)
     train = _trainer(dp_query, dimension, last=examples)
     risks = []
     for seed in seeds:

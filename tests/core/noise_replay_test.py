@@ -41,8 +41,11 @@ def test_a_model_loaded_twice_draws_anew(tmp_path):
 
 def test_copies_of_an_optimizer_draw_anew():
     optimizer = DPFixedClipSGD(1.0, l2_norm_clip=0.1, noise_multiplier=1.0)
-    source = optimizer._noise.here()
-    copies = [copy.deepcopy(optimizer._noise).here(), type(optimizer).from_config(optimizer.get_config())._noise.here()]
+    source = optimizer.private_step.noise_sources.here()
+    copies = [
+        copy.deepcopy(optimizer.private_step.noise_sources).here(),
+        type(optimizer).from_config(optimizer.get_config()).private_step.noise_sources.here(),
+    ]
     draws = [s.fresh_normals([(8,)])[0].numpy() for s in (source, *copies)]
     assert _differ_everywhere(draws[0], draws[1]) and _differ_everywhere(draws[0], draws[2])
 

@@ -222,7 +222,7 @@ def test_the_tree_adds_up_to_what_one_process_does(name, tree):
     """The whole round: NumPy's records through the query, one by one, against six processes."""
     choices = (core.AdaClip(core.MomentEstimator(h2=1.0, initial_std=0.2)), core.FixedClip(0.5))
     for choice in choices:
-        one, many = (query.AdaClipSumQuery.from_choice(choice, SPECS, 0.0, 6.0) for _ in range(2))
+        one, many = (query.ClippedSumQuery(choice, SPECS, 0.0, 6.0) for _ in range(2))
         one_state, many_state = one.initial_global_state(), many.initial_global_state()
         for round_number in range(3):  # after the first, AdaCliP's a and b differ between coordinates
             params = one.derive_sample_params(one_state)
@@ -256,7 +256,7 @@ def p_value(draws):
 def test_noise_is_on_the_sum_once(tree):
     """80 rounds through the tree, a = 0 and b = 1: W minus the sum is N(0, z^2), not that of a worker or of each."""
     z = 1.3
-    noisy = query.AdaClipSumQuery.from_choice(core.FixedClip(1.0), SPECS, z, 6.0, seed=8)
+    noisy = query.ClippedSumQuery(core.FixedClip(1.0), SPECS, z, 6.0, seed=8)
     total = flat(tree.collect(broadcast()))
     draws = []
     for _ in range(80):
@@ -315,7 +315,7 @@ def test_users_are_sampled_each_with_probability_q():
 def test_the_mean_is_over_the_expected_number_and_momentum_is_the_servers():
     """Three users where 20 are expected, each with a record of 0.5 in one coordinate: steps of 1.5 / 20."""
     plan = federation.Plan(users=200, users_per_round=20, rounds=3, momentum=0.5)
-    quiet = query.AdaClipSumQuery.from_choice(core.FixedClip(1.0), SPECS, 0.0, 20.0)
+    quiet = query.ClippedSumQuery(core.FixedClip(1.0), SPECS, 0.0, 20.0)
 
     def collect(message):
         total = zeros(message)
@@ -329,7 +329,7 @@ def test_the_mean_is_over_the_expected_number_and_momentum_is_the_servers():
 
 def test_what_is_collected_gets_noise_before_anything_is_made_of_it():
     """With nothing to learn from, the model still moves by the noise, whose size is z C / B."""
-    noisy = query.AdaClipSumQuery.from_choice(core.FixedClip(0.5), [tf.TensorSpec([4000])], 2.0, 20.0, seed=1)
+    noisy = query.ClippedSumQuery(core.FixedClip(0.5), [tf.TensorSpec([4000])], 2.0, 20.0, seed=1)
     plan = federation.Plan(users=200, users_per_round=20, rounds=1)
     start = [np.zeros(4000, np.float32)]
     weights, _ = federation.train(noisy, lambda sent: start, start, plan, learning_rate=1.0)

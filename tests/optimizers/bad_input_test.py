@@ -20,6 +20,7 @@ import tensorflow as tf
 import adaclip_tf
 from adaclip_tf import (
     AdaClipSumQuery,
+    ClippedSumQuery,
     DPAdaClipSGD,
     DPFixedClipSGD,
     PrivacyBudget,
@@ -177,10 +178,10 @@ def result(sample=None, spec_of_state=SPEC):
     ("divisor 0", query(SPEC, 1.0, 0), ValueError, "`expected_num_records`", "greater than 0"),
     ("seed", query(SPEC, 1.0, 4.0, seed="a"), ValueError, "`seed`", "'a'"),
     (
-        "a name for a choice",
-        lambda: AdaClipSumQuery.from_choice("adaclip", SPEC, 1.0, 4.0),
+        "a name for a rule",
+        lambda: ClippedSumQuery("adaclip", SPEC, 1.0, 4.0),
         ValueError,
-        *("`choice`", "core.FixedClip", "'adaclip'"),
+        *("`rule`", "core.FixedClip", "'adaclip'"),
     ),
     ("record of another shape", record(tf.zeros([3])), ValueError, "`record_specs`", "(3,)"),
     ("record that would broadcast", record(tf.zeros([1])), ValueError, "`record_specs`", "(1,)"),

@@ -175,7 +175,7 @@ def noise(replicas=None, seed=None, steps=4, parts=1, path="auto"):
     data = tf.zeros([examples, NOISE_SHAPE[0]]), tf.zeros([examples, NOISE_SHAPE[1]])
     net.fit(tf.data.Dataset.from_tensor_slices(data).batch(size // parts), verbose=0, callbacks=[note])
     moved = np.diff(np.array(weights, np.float64), axis=0) * -size / (learning_rate * NOISE_CLIP)
-    keys = [source._state.numpy()[1:].tolist() for source in optimizer._noise._made.values()]
+    keys = [source._state.numpy()[1:].tolist() for source in optimizer.private_step.noise_sources._made.values()]
     return {"noise": np.round(moved.reshape(len(moved), -1), 5).tolist(), "keys": keys}
 
 
@@ -277,11 +277,10 @@ def refusals(replicas):
         return tf.keras.Sequential(layers)
 
     def quantile():
-        from examples import baselines
 
         with strategy.scope():
             net = models.softmax_regression()
-            optimizer = baselines.DPQuantileClipSGD(noise_multiplier=0.1, expected_batch_size=8)
+            optimizer = adaclip_tf.DPQuantileClipSGD(noise_multiplier=0.1, expected_batch_size=8)
             net.compile(optimizer, models.per_example_loss())
         net.fit(dataset, verbose=0)
 
@@ -358,7 +357,7 @@ def unknown_length(replicas):
         net.compile(adaclip_tf.DPAdaClipSGD(noise_multiplier=1.0, accumulation_steps=2), models.per_example_loss())
     dataset = tf.data.Dataset.from_tensor_slices(models.data(24)).filter(lambda *_: True).batch(4)
     net.fit(dataset, epochs=3, verbose=0)
-    accumulators = net.optimizer._accumulator._made.values()
+    accumulators = list(net.optimizer.private_step._accumulators.values())[0]._made.values()
     return {
         "noised_steps": int(net.optimizer.noised_steps.numpy()),
         "iterations": int(net.optimizer.iterations.numpy()),

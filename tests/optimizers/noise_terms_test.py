@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
-from adaclip_tf import AdaClipSumQuery, DPAdaClipSGD, DPFixedClipSGD, core
+from adaclip_tf import AdaClipSumQuery, ClippedSumQuery, DPAdaClipSGD, DPFixedClipSGD, core
 
 Z, BATCH = 1.3, 4
 
@@ -51,7 +51,7 @@ def test_config_and_bad_values():
 
 def test_the_query_takes_it_too():
     queries = [
-        AdaClipSumQuery.from_choice(core.FixedClip(1.0), tf.TensorSpec([3000]), Z, 4.0, seed=1, noise_terms=terms)
+        ClippedSumQuery(core.FixedClip(1.0), tf.TensorSpec([3000]), Z, 4.0, seed=1, noise_terms=terms)
         for terms in (1, 3)
     ]
     draws = [q.get_noised_result(q.initial_sample_state(), q.initial_global_state())[0].numpy() for q in queries]

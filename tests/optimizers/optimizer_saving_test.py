@@ -72,7 +72,7 @@ def test_the_noise_key_is_in_no_checkpoint(tmp_path):
     inputs, labels = models.data(4)
     model = models.fit(models.mlp(), _optimizer(noise_multiplier=1.0), inputs, labels, 4)
     tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(str(tmp_path / "checkpoint"))
-    secrets = [number.tobytes() for number in model.optimizer._noise.here()._state.numpy()[1:]]
+    secrets = [number.tobytes() for number in model.optimizer.private_step.noise_sources.here()._state.numpy()[1:]]
     written = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert model.get_weights()[0].tobytes() in written  # what is there is found this way
     assert not any(secret in written for secret in secrets)
@@ -83,7 +83,7 @@ def test_un_noised_sums_are_in_no_checkpoint_and_no_saved_model(tmp_path):
     inputs, labels = models.data(4)
     optimizer = _optimizer(noise_multiplier=1.0, accumulation_steps=2, nonprivate_metrics=True)
     model = models.fit(models.mlp(), optimizer, inputs, labels, 4)
-    sums = [variable.numpy() for variable in optimizer._accumulator.here()._totals]
+    sums = [variable.numpy() for variable in optimizer.private_step.accumulator._totals]
     assert all(np.abs(total).max() > 0 for total in sums)
     saved = [variable.numpy() for variable in optimizer.variables]
     path = tf.train.Checkpoint(model=model, optimizer=optimizer).write(str(tmp_path / "checkpoint"))

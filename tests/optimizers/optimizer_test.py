@@ -48,7 +48,7 @@ def test_ten_fit_steps_equal_the_oracle(path, noise_multiplier):
             weights = [w - 0.5 * g for w, g in zip(weights, mean)]
     for ours, theirs in zip(model.get_weights(), weights):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
-    state = optimizer._state()
+    state = optimizer.private_step.state()
     for ours, theirs in zip([*state.mean, *state.variance], [*oracle.mean, *oracle.variance]):
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-6)
     assert int(optimizer.noised_steps) == int(optimizer.iterations) == 12
@@ -262,7 +262,7 @@ def test_dtype_policies_compute_in_float32(policy):
             model.set_weights(weights)
             results[name] = models.fit(model, optimizer, inputs, labels, 4, 2)
             assert results[name].optimizer is optimizer  # not wrapped in a loss scale
-            assert {v.dtype for v in optimizer._state().variance} == {tf.float32}
+            assert {v.dtype for v in optimizer.private_step.state().variance} == {tf.float32}
     finally:
         tf.keras.mixed_precision.set_global_policy("float32")
     assert _max_difference(results["float32"], results[policy]) < 0.05
@@ -315,8 +315,8 @@ def test_private_metrics_in_graph_and_eager_mode():
     models.fit(models.mlp(), optimizer, inputs, labels, 4)
     eager = optimizer.private_metrics()
     graph = tf.function(optimizer.private_metrics)()
-    std = np.concatenate([np.sqrt(v.numpy()).ravel() for v in optimizer._state().variance])
-    mean = np.concatenate([m.numpy().ravel() for m in optimizer._state().mean])
+    std = np.concatenate([np.sqrt(v.numpy()).ravel() for v in optimizer.private_step.state().variance])
+    mean = np.concatenate([m.numpy().ravel() for m in optimizer.private_step.state().mean])
     scale_norm = np.sqrt(std.sum() * std.sum())  # |b|^2 = sum_i s_i * sum_j s_j
     expected = {
         "scale_norm": scale_norm,
@@ -534,12 +534,12 @@ def test_layers_may_be_frozen_between_phases():
     model, optimizer = models.mlp(), _adaclip(momentum=0.9)
     models.fit(model, optimizer, inputs, labels, 4)
     frozen, moving = model.layers[0].get_weights(), model.layers[-1].get_weights()
-    variances = [variable.numpy() for variable in optimizer._all_state_variables[1]]
+    variances = [variable.numpy() for variable in optimizer.private_step._rule_state._variables.variance]
     model.layers[0].trainable = False
     models.fit(model, optimizer, inputs, labels, 4)
     assert all((p == q).all() for p, q in zip(frozen, model.layers[0].get_weights()))
     assert any((p != q).any() for p, q in zip(moving, model.layers[-1].get_weights()))
-    now = [variable.numpy() for variable in optimizer._all_state_variables[1]]
+    now = [variable.numpy() for variable in optimizer.private_step._rule_state._variables.variance]
     assert [np.array_equal(p, q) for p, q in zip(variances, now)] == [True, True, False, False]
     assert int(optimizer.noised_steps) == 4
     model.layers[0].trainable = True

@@ -123,7 +123,7 @@ def test_the_size_of_the_last_batch_is_found(tmp_path):
     model.save(tmp_path / "model.keras")
     model.save(tmp_path / "model.h5")
     path = tf.train.Checkpoint(model=model).write(str(tmp_path / "checkpoint"))
-    last = float(model.optimizer._divisor)
+    last = float(model.optimizer.private_step._divisor)
     assert last in sizes
     found = {f.entry: f for f in check_release(tmp_path / "model.h5").findings}["optimizer_weights/divisor:0"]
     assert found.kind == "un-noised" and found.value == last

@@ -36,7 +36,7 @@ def counted(model, steps=4, **optimizer_arguments):
     settings = {"noise_multiplier": 1.0, "l2_norm_clip": 1.0, "expected_batch_size": BATCH, **optimizer_arguments}
     model.compile(DPFixedClipSGD(0.1, **settings), models.per_example_loss())
     model.optimizer.build(model.trainable_variables)
-    model.optimizer._past.see_step(settings["noise_multiplier"], BATCH)
+    model.optimizer.private_step.past.see_step(settings["noise_multiplier"], BATCH)
     model.optimizer.noised_steps.assign(steps)
     return model
 
@@ -90,7 +90,7 @@ def secrets(model):
     inputs, _ = models.data(EXAMPLES)
     found = {f"{metric.name} {v.name}": v.numpy() for metric in model.metrics for v in metric.variables}
     found.update({f"row {index}": row for index, row in enumerate(inputs)})
-    for name, value in vars(model.optimizer._noise.here()).items():
+    for name, value in vars(model.optimizer.private_step.noise_sources.here()).items():
         if (tf.is_tensor(value) or isinstance(value, (tf.Variable, np.ndarray))) and np.size(value) > 1:
             found[f"noise {name}"] = np.asarray(value)
     assert any(name.startswith("noise") for name in found)

@@ -1,0 +1,285 @@
+"""Clipping rules: how (a, b) is chosen, how a record is clipped, what is learnt from a step.
+
+| rule                | a, b                                                | clips                                |
+|---------------------|-----------------------------------------------------|--------------------------------------|
+| `FixedClip`         | 0, C                                                | the norm (Abadi et al. 2016)          |
+| `norm_bound`        | 0, the largest norm a gradient can have             | nothing                              |
+| `Whitening`         | m, sqrt(d / gamma) s_i                              | the norm                             |
+| `AdaClip`           | m, sqrt(s_i / gamma) sqrt(sum_j s_j)                | the norm (the paper's Theorem 1)      |
+| `PerLayerClip`      | 0, C sqrt(L)                                        | the norm of each of L layers          |
+| `PerCoordinateClip` | 0, C sqrt(d)                                        | each coordinate (Shokri, Shmatikov 2015) |
+| `QuantileClip`      | 0, C that follows a quantile of the norms           | the norm (Andrew et al. 2021)         |
+
+The query, the optimizers and the private step take any `ClippingRule` as it is, and none asks which one it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from adaclip_tf._internal import validate
+from adaclip_tf.core.clipping import NORM, Clip, CoordinateClip, NormClip
+from adaclip_tf.core.framework import Published, Transform
+from adaclip_tf.core.moments import MomentEstimator, Moments
+
+
+class ClippingRule:
+    """A rule: one small class. `transform` is all that must be written; the rest has defaults.
+
+    The state is any structure that `tf.nest` knows: tuples, named tuples and dicts as you like. A LIST in it runs over
+    the variables, and has one entry for each. `transform` may look at the state only, `next_state` at what was
+    published only; then clipping, noise and accounting hold for a rule as they are.
+
+    Attributes:
+      positive_state: names of the parts of the state that are above 0. A saved state where they are not is refused.
+    """
+
+    positive_state: tuple[str, ...] = ()
+
+    def initial_state(self, specs: Sequence[Any]) -> Any:
+        """The state before the first step, for variables with the shapes and names of `specs`."""
+        del specs
+        return ()
+
+    def transform(self, state: Any, specs: Sequence[Any]) -> Transform:
+        """(a, b) of the coming step."""
+        raise NotImplementedError(f"{type(self).__name__} has no `transform`.")
+
+    def clip(self, specs: Sequence[Any]) -> Clip:
+        """How w_k = (g_k - a) / b becomes u_k of norm at most 1."""
+        del specs
+        return NORM
+
+    def observe(self, squared_norms: tf.Tensor) -> tf.Tensor | None:
+        """What the rule asks of every record, from |w_k|^2 alone: rows of norm at most 1, or None for nothing.
+
+        Row k may depend on entry k only. The sum of the rows is noised with the gradients, for one price.
+        """
+        del squared_norms
+        return None
+
+    @property
+    def num_statistics(self) -> int:
+        """The length of a row of `observe`."""
+        return 0
+
+    def next_state(self, state: Any, published: Published) -> Any:
+        """The state after a step."""
+        del published
+        return state
+
+    def metrics(self, state: Any) -> dict[str, tf.Tensor]:
+        """Scalars of the state, for those who watch."""
+        del state
+        return {}
+
+    def details(self, state: Any) -> dict[str, list[tf.Tensor]]:
+        """What else the state knows of every variable, in its shape, by name."""
+        del state
+        return {}
+
+
+def uniform(specs: Sequence[Any], scale: Any) -> Transform:
+    """a = 0 and one b for all coordinates."""
+    return Transform([tf.constant(0.0)] * len(specs), [tf.cast(scale, tf.float32)] * len(specs))
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedClip(ClippingRule):
+    """a = 0, b_i = C: DP-SGD, Abadi et al. 2016, clipping the global norm at C."""
+
+    l2_norm_clip: float
+
+    def __post_init__(self):
+        validate.positive_float32("l2_norm_clip", self.l2_norm_clip)
+
+    def transform(self, state, specs):
+        del state
+        return uniform(specs, self.l2_norm_clip)
+
+
+def norm_bound(largest_gradient_norm: float) -> FixedClip:
+    """a = 0, b_i = the largest norm a gradient can have: nothing is clipped, only noise is added.
+
+    28 bounds softmax regression on MNIST: |x| <= 28 for 784 pixels in [0, 1] and an error vector of
+    norm at most sqrt(2) that the paper leaves out. The guarantee never rests on the bound: a gradient
+    beyond it is clipped to it.
+    """
+    return FixedClip(validate.positive_float32("largest_gradient_norm", largest_gradient_norm))
+
+
+_DEFAULT_MOMENTS = MomentEstimator()
+
+
+@dataclasses.dataclass(frozen=True)
+class _FromMoments(ClippingRule):
+    """What the rules that learn m and s^2 share."""
+
+    moments: MomentEstimator = _DEFAULT_MOMENTS
+    gamma: float = 1.0
+    positive_state = ("variance",)
+
+    def __post_init__(self):
+        """b^2 lies between s^2 / gamma and d^2 s^2 / gamma: float32 must hold it, for d up to 1e10."""
+        validate.positive("gamma", self.gamma)
+        low, high = self.moments.variance_range
+        if not (low / self.gamma >= validate.FLOAT32_TINY and high / self.gamma <= validate.FLOAT32_MAX / 1e20):
+            raise ValueError(
+                f"`gamma` must leave the scale sqrt(s^2 / gamma) in float32's range, for s^2 between {low:.3g} and "
+                f"{high:.3g} (`h1`, `h2`, `initial_std`); got {self.gamma!r}. Values between 0.1 and 1 are usual."
+            )
+
+    def initial_state(self, specs) -> Moments:
+        return self.moments.initial_state(specs)
+
+    def next_state(self, state, published):
+        return self.moments.next_state(state, published)
+
+    def metrics(self, state):
+        return self.moments.metrics(state)
+
+    def details(self, state):
+        return {"std": [tf.sqrt(variance) for variance in state.variance]}
+
+
+@dataclasses.dataclass(frozen=True)
+class AdaClip(_FromMoments):
+    """a = m, b_i = sqrt(s_i / gamma) sqrt(sum_j s_j): the paper's Theorem 1.
+
+    Among all b with E|w|^2 = sum_i s_i^2 / b_i^2 <= gamma, this one has the least |b|^2, hence adds
+    the least noise.
+    """
+
+    def transform(self, state, specs):
+        del specs
+        std = [tf.sqrt(variance) for variance in state.variance]
+        total = tf.add_n([tf.reduce_sum(s) for s in std])
+        return Transform(state.mean, [tf.sqrt(s) * tf.sqrt(total / self.gamma) for s in std])
+
+
+@dataclasses.dataclass(frozen=True)
+class Whitening(_FromMoments):
+    """a = m, b_i = sqrt(d / gamma) s_i: every coordinate of w has the same variance."""
+
+    def transform(self, state, specs):
+        factor = math.sqrt(_dimension(specs) / self.gamma)
+        return Transform(state.mean, [factor * tf.sqrt(variance) for variance in state.variance])
+
+
+@dataclasses.dataclass(frozen=True)
+class PerLayerClip(ClippingRule):
+    """Each layer's gradient clipped to norm C, as Abadi et al. 2016 do: a = 0, b_i = C sqrt(L).
+
+    L layers of norm at most C have norm at most C sqrt(L) together, which is what b divides by.
+    """
+
+    l2_norm_clip: float
+
+    def __post_init__(self):
+        validate.positive_float32("l2_norm_clip", self.l2_norm_clip)
+
+    def transform(self, state, specs):
+        del state
+        return uniform(specs, self.l2_norm_clip * math.sqrt(len(layers(specs))))
+
+    def clip(self, specs):
+        return NormClip(groups=layers(specs))
+
+
+def layers(named: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
+    """Which of the variables (or specs) belong to one layer: those with one name before the last slash."""
+    groups: dict[str, list[int]] = {}
+    for index, item in enumerate(named):
+        groups.setdefault((item.name or "").rpartition("/")[0], []).append(index)
+    return tuple(tuple(group) for group in groups.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class PerCoordinateClip(ClippingRule):
+    """Each coordinate clipped to [-C, C] (Shokri & Shmatikov 2015): a = 0, b_i = C sqrt(d). A NaN counts as 0."""
+
+    value_clip: float
+
+    def __post_init__(self):
+        validate.positive_float32("value_clip", self.value_clip)
+
+    def transform(self, state, specs):
+        del state
+        return uniform(specs, self.value_clip * math.sqrt(_dimension(specs)))
+
+    def clip(self, specs):
+        return CoordinateClip(_dimension(specs))
+
+
+@dataclasses.dataclass(frozen=True)
+class QuantileClip(ClippingRule):
+    """A clip C that follows a quantile of the gradients' norms (Andrew et al. 2021): a = 0, b_i = C / r.
+
+    Each record is also asked whether it is within the clip. The sum of gradients, clipped to norm r = sqrt(1 - p), and
+    of the answers +-sqrt(p) has sensitivity 1 and noise z. That is their Theorem 1: a sum with noise z / r and a count
+    with sigma = z / (2 sqrt(p)) cost as much as one release with z.
+
+    Attributes:
+      initial_clip: C before the first step.
+      target_quantile: the fraction of gradients that should be within the clip.
+      learning_rate: eta in C <- C exp(-eta (fraction - target)).
+      share: p, the part of the squared budget that the count takes.
+    """
+
+    initial_clip: float = 1.0
+    target_quantile: float = 0.5
+    learning_rate: float = 0.2
+    share: float = 0.01
+    positive_state = ("l2_norm_clip",)
+
+    def __post_init__(self):
+        validate.positive_float32("l2_norm_clip", self.initial_clip)
+        validate.fraction("target_quantile", self.target_quantile)
+        validate.positive("clip_learning_rate", self.learning_rate)
+        if not 0.0 < validate.real("share", self.share) < 1.0:
+            raise ValueError(f"`share` must be above 0 and below 1; got {self.share!r}.")
+
+    def initial_state(self, specs):
+        del specs
+        return {"l2_norm_clip": tf.constant(self.initial_clip, tf.float32)}
+
+    def transform(self, state, specs):
+        return uniform(specs, state["l2_norm_clip"] / self._radius)
+
+    def clip(self, specs):
+        del specs
+        return NormClip(radius=self._radius)
+
+    @property
+    def _radius(self) -> float:
+        return math.sqrt(1.0 - self.share)
+
+    def observe(self, squared_norms):
+        within = tf.cast(squared_norms <= self._radius**2, tf.float32)
+        return (2.0 * within - 1.0)[:, tf.newaxis]
+
+    @property
+    def num_statistics(self):
+        return 1
+
+    def next_state(self, state, published):
+        answers = published.statistics[0] / math.sqrt(self.share)  # the number within minus the number beyond
+        fraction = tf.clip_by_value(0.5 * (1.0 + answers / published.divisor), 0.0, 1.0)
+        change = tf.exp(-self.learning_rate * (fraction - self.target_quantile))
+        clip = tf.clip_by_value(state["l2_norm_clip"] * change, _LEAST_CLIP, _LARGEST_CLIP)
+        return {"l2_norm_clip": clip}
+
+    def metrics(self, state):
+        return {"l2_norm_clip": state["l2_norm_clip"]}
+
+
+_LEAST_CLIP, _LARGEST_CLIP = 1e-15, 1e15  # squares of both are within float32
+
+
+def _dimension(specs: Sequence[Any]) -> int:
+    return sum(math.prod(spec.shape) for spec in specs)

@@ -1,0 +1,56 @@
+"""A clipping rule's state in variables, for all trainable variables or for those that are trained now.
+
+Layers may be frozen between phases of training. A step is then over the variables that are trained; what is known of
+the others stands still. A list in a rule's state runs over the variables (`core.ClippingRule`): it is cut to those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from adaclip_tf import core
+
+
+class RuleState:
+    """The variables, made by `add(initial value, name, variable to be like or None)`, which has them saved."""
+
+    def __init__(
+        self, rule: core.ClippingRule, specs: Sequence[Any], like: Sequence[Any], add: Callable[..., tf.Variable]
+    ):
+        self._size = len(specs)
+        self._variables = self._walk(rule.initial_state(specs), (), lambda v, path, i: _make(add, like, v, path, i))
+
+    def read(self, trained: Sequence[int]) -> Any:
+        """The values, of the variables numbered `trained`."""
+        return self._walk(self._variables, (), lambda variable, *_: variable.value(), trained)
+
+    def assign(self, trained: Sequence[int], state: Any) -> None:
+        """Replaces them."""
+        variables = self._walk(self._variables, (), lambda variable, *_: variable, trained)
+        for variable, value in zip(tf.nest.flatten(variables), tf.nest.flatten(state)):
+            variable.assign(value, read_value=False)
+
+    def _walk(self, state: Any, path: tuple[str, ...], visit: Callable, trained: Sequence[int] | None = None) -> Any:
+        if isinstance(state, list):
+            if len(state) != self._size:
+                raise ValueError(
+                    f"A list in a rule's state has an entry for each variable, {self._size} here; got {len(state)} in "
+                    f"{'/'.join(path) or 'the state'}. For other sequences use a tuple."
+                )
+            chosen = range(self._size) if trained is None else trained
+            return [visit(state[index], path, index) for index in chosen]
+        if isinstance(state, dict):
+            return {key: self._walk(state[key], (*path, str(key)), visit, trained) for key in sorted(state)}
+        if hasattr(state, "_asdict"):
+            parts = state._asdict().items()
+            return type(state)(*[self._walk(part, (*path, name), visit, trained) for name, part in parts])
+        if isinstance(state, tuple):
+            return tuple(self._walk(part, (*path, str(i)), visit, trained) for i, part in enumerate(state))
+        return visit(state, path, None)
+
+
+def _make(add: Callable[..., tf.Variable], like: Sequence[Any], value: Any, path: tuple[str, ...], index: int | None):
+    return add(value, "/".join(path) or "state", None if index is None else like[index])

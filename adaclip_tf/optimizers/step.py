@@ -1,0 +1,273 @@
+"""The private step that all optimizers share, in named phases. It knows variables and graphs, and no Keras.
+
+| phase                 | does                                                                                         |
+|-----------------------|----------------------------------------------------------------------------------------------|
+| `clip_and_accumulate` | sum_k u_k of the batch, added to what the logical batch has so far                           |
+| `add_noise`           | W = sum + N(0, z^2 I), formed in one place: each of R replicas noises its own part with      |
+|                       | variance z^2 / R before it sends it (`replicas`); one replica is the trivial case            |
+| `publish`             | the replicas' parts are added up                                                             |
+| `learn`               | g~ = b W / B + a, the rule's next state, and what is noted for those who count epsilon       |
+| update                | the optimizer's: SGD on g~, or whatever it likes. Post-processing                            |
+
+Formal guarantee. One logical step (all `accumulation_steps` batches together) looks at the data once, through
+sum_k u_k, whose L2 sensitivity under adding or removing one example is `microbatch_sensitivity`; it adds N(0, z^2 I)
+and everything that is kept or returned afterwards is computed from the noised sum. The step is therefore one Gaussian
+mechanism of noise multiplier z / `microbatch_sensitivity`, and `noised_steps` counts how many of them there were.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from adaclip_tf import core, gradients
+from adaclip_tf.core import noise
+from adaclip_tf.gradients import proof
+from adaclip_tf.optimizers import past, replicas, unnoised
+from adaclip_tf.optimizers.rule_state import RuleState
+from adaclip_tf.optimizers.settings import Settings
+
+
+class PrivateStep:
+    """One private step over a list of variables, its state and its noise."""
+
+    def __init__(self, rule: core.ClippingRule, settings: Settings):
+        self.rule, self.settings = rule, settings
+        self.built = False
+        self._first_phase = past.new_phase()
+        self.noise_sources = replicas.PerReplica(
+            functools.partial(noise.NoiseSource, settings.seed, terms=settings.noise_terms)
+        )
+        # A dozen passes over all parameters become one: a quarter of the time on a large model.
+        fuse = tf.test.is_built_with_xla()
+        self._fused_transform = tf.function(self._transform, jit_compile=fuse, autograph=False)
+        self._fused_noise = tf.function(core.add_noise, jit_compile=fuse, autograph=False)
+        self._fused_learn = tf.function(self._published_step, jit_compile=fuse, autograph=False)
+
+    # ------------------------------------------------------------------------------------------------------------
+    # State.
+
+    def build(self, variables: Sequence[tf.Variable], add: Callable[..., tf.Variable]) -> None:
+        """Makes the state by `add(initial value, name, variable to be like or None)`, which has it saved."""
+        self._all_specs = [tf.TensorSpec(v.shape, tf.float32, _unique(i, variables)) for i, v in enumerate(variables)]
+        self._trained = tuple(range(len(variables)))
+        self._rule_state = RuleState(self.rule, self._all_specs, variables, add)
+        self.noised_steps = add(np.int64(0), "noised_steps")
+        self._divisor = add(np.float32(0.0), "divisor")  # B of the last step, for `metrics`
+        self.past = past.Past(add, self.noised_steps, self._first_phase)
+        # Not private, so in neither the saved state nor checkpoints.
+        self._accumulators: dict[tuple[int, ...], replicas.PerReplica] = {}
+        if self.settings.nonprivate_metrics:
+            self.nonprivate = unnoised.NonprivateMetrics()
+        self.built = True
+
+    def train_only(self, indices: Sequence[int]) -> None:
+        """The variables, by number, that the coming steps are over: others are frozen."""
+        self._trained = tuple(indices)
+
+    @property
+    def specs(self) -> list[tf.TensorSpec]:
+        """Shapes and names of the variables that are trained."""
+        return [self._all_specs[index] for index in self._trained]
+
+    def state(self) -> Any:
+        """The rule's state, of the variables that are trained."""
+        return self._rule_state.read(self._trained)
+
+    def past_steps(self) -> past.PastSteps:
+        """How many noised steps there were and what they were like, from the saved state."""
+        if not self.built:
+            return past.PastSteps(0, 0.0, 1.0, 0, past.phase_name(self._first_phase))
+        return self.past.read()
+
+    def start_phase(self, phase: np.ndarray) -> None:
+        """Makes what follows a phase of its own in a ledger."""
+        self._first_phase = phase
+        if self.built:
+            self.past.start_phase(phase)
+
+    @property
+    def microbatch_sensitivity(self) -> float:
+        """How far sum_k u_k can move when one example is added or removed: see `DPOptimizer`."""
+        if self.settings.one_example_each:
+            return 1.0
+        if self.settings.expected_batch_size is None:
+            seen = self.past_steps()
+            return seen.microbatch_sensitivity if seen.steps else 2.0
+        return 2.0
+
+    @property
+    def accumulator(self) -> unnoised.Accumulator:
+        """This replica's un-noised sum."""
+        if self._trained not in self._accumulators:
+            shapes = [spec.shape for spec in self._sum_specs()]
+            self._accumulators[self._trained] = replicas.PerReplica(
+                lambda _: unnoised.Accumulator(shapes, self.settings.accumulation_steps)
+            )
+        return self._accumulators[self._trained].here()
+
+    def _sum_specs(self) -> list[tf.TensorSpec]:
+        """What a batch is summed into: gradients, then the rule's statistics."""
+        statistics = self.rule.num_statistics
+        return [*self.specs, *([tf.TensorSpec([statistics])] if statistics else [])]
+
+    # ------------------------------------------------------------------------------------------------------------
+    # One step.
+
+    def take(self, loss: tf.Tensor, variables: Sequence[tf.Variable], tape: Any) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """All phases but the update: g~ in the variables' dtypes, and whether it completes a logical batch.
+
+        (a, b) only change when a step is published, so all parts of a logical batch are clipped alike. Until it is
+        complete, g~ is 0.
+        """
+        self._see_microbatches(loss)
+        state = self.state()
+        transform = self._fused_transform(state) if tf.nest.flatten(state) else self._transform(state)
+        total, records, complete = self.clip_and_accumulate(loss, variables, tape, transform)
+        shares = _when(complete, lambda: self.add_noise(total), lambda: _zeros(self._sum_specs()))
+        noised_sum, records = self.publish(shares, records, complete)
+        mean = _when(
+            complete,
+            lambda: self.learn(state, transform, noised_sum, records),
+            lambda: _zeros(self.specs),
+        )
+        mean = [tf.cast(gradient, variable.dtype) for gradient, variable in zip(mean, variables)]
+        complete = tf.convert_to_tensor(complete)
+        proof.privatised([mean, complete])
+        return mean, complete
+
+    def clip_and_accumulate(self, loss, variables, tape, transform):
+        """Returns sum_k u_k of the logical batch so far, the number of records, and whether it is complete."""
+        clip = self.rule.clip(self.specs)
+        batch = gradients.clipped_sum(
+            loss,
+            variables,
+            tape,
+            transform,
+            path=self.settings.gradient_path,
+            num_microbatches=self.num_microbatches_here,
+            clip=clip,
+            raw_norms=self.settings.nonprivate_metrics,
+        )
+        if self.settings.nonprivate_metrics:
+            self.nonprivate.record(batch)
+        total = [*batch.total, *core.statistics_sum(self.rule, clip, batch.squared_norms)]
+        if self.settings.accumulation_steps == 1:
+            return total, batch.num_records, True
+        return self.accumulator.add(total, batch.num_records)
+
+    def add_noise(self, total):
+        """W_r, all that a replica ever sends: its own sum with noise of variance z^2 / R."""
+        share = self.settings.noise_multiplier / math.sqrt(replicas.count())
+        normals = self.noise_sources.here().fresh_normals([spec.shape for spec in self._sum_specs()])
+        return self._fused_noise(total, normals, tf.constant(share, tf.float32))
+
+    def publish(self, shares, records, complete):
+        """W and the number of records, over all replicas.
+
+        These can't meet inside `tf.cond`: until the logical batch is complete they add up zeros, so that nothing
+        un-noised is ever sent.
+        """
+        if replicas.count() == 1:
+            return shares, records
+        # Where B is given, how many records a replica has is private, and not sent.
+        counts = [] if self.settings.expected_records else [tf.cast(records, tf.float32)]
+        agreed = [] if complete is True else [tf.cast(complete, tf.float32)]
+        sums = replicas.add_up([*shares, *counts, *agreed])
+        noised_sum, records = sums[: len(shares)], sums[len(shares)] if counts else None
+        if not agreed:
+            return noised_sum, records
+        agreement = tf.debugging.assert_equal(
+            sums[-1],
+            tf.where(complete, float(replicas.count()), 0.0),  # a share that is missing is noise that is missing
+            message="Replicas disagree on where a logical batch ends. Start all workers anew from one checkpoint.",
+        )
+        with tf.control_dependencies([agreement]):
+            return [tf.identity(part) for part in noised_sum], records
+
+    def learn(self, state, transform, noised_sum, records):
+        """Updates the state from W, counts the step, and returns g~."""
+        divisor = tf.cast(self.settings.expected_records or records, tf.float32)
+        # An empty batch of unknown expected size has nothing to be divided by.
+        divisor = tf.maximum(divisor, 1.0)
+        proof.privatised([divisor, records])  # the size of a batch is public where no other is given
+        mean, next_state = self._fused_learn(state, transform, noised_sum, divisor)
+        proof.privatised([mean, next_state])
+        self._rule_state.assign(self._trained, next_state)
+        # Only once the data is there: a step that finds the dataset at its end must not count.
+        with tf.control_dependencies(mean):
+            self._divisor.assign(divisor, read_value=False)
+            self._count(records)
+            if self.settings.accumulation_steps > 1:
+                self.accumulator.reset()
+        return mean
+
+    def _transform(self, state):
+        return self.rule.transform(state, self.specs)
+
+    def _published_step(self, state, transform, noised_sum, divisor):
+        return core.published_step(self.rule, state, transform, noised_sum, self.settings.noise_multiplier, divisor)
+
+    def _count(self, records):
+        """Notes what this step is like, for those who count epsilon, and counts it."""
+        size, expected = self.settings.expected_batch_size, self.settings.expected_records
+        if size is None:  # so sizes are public
+            size = self.past.examples(records if expected is None else expected)
+        self.past.see_step(self.settings.noise_multiplier, size)
+        self.noised_steps.assign_add(1, read_value=False)
+
+    def _see_microbatches(self, loss):
+        """Notes how many examples a microbatch holds, for `microbatch_sensitivity`."""
+        if self.settings.one_example_each:
+            return
+        # Replicas may have parts of different sizes: nothing is claimed for them.
+        size = tf.shape(loss)[0] // self.num_microbatches_here if replicas.count() == 1 else 2
+        self.past.see_microbatch(size)
+
+    @property
+    def num_microbatches_here(self) -> int | None:
+        """Microbatches of one replica's part of a batch; None where each is one example."""
+        if self.settings.one_example_each or self.settings.num_microbatches is None:
+            return None
+        return self.settings.num_microbatches // replicas.count()
+
+    # ------------------------------------------------------------------------------------------------------------
+    # What may be looked at.
+
+    def metrics(self) -> dict[str, tf.Tensor]:
+        """Scalars computed from privatised quantities only."""
+        divisor = self.settings.expected_records or self._divisor
+        return core.published_metrics(self.rule, self.state(), self.specs, self.settings.noise_multiplier, divisor)
+
+    def details(self) -> dict[str, dict[str, tf.Tensor]]:
+        """{variable's name: {"center": a, "scale": b, ...}}, in its shape. Privatised."""
+        state, specs = self.state(), self.specs
+        transform, more = self.rule.transform(state, specs), self.rule.details(state)
+        return {
+            spec.name: {
+                "center": tf.broadcast_to(transform.center[index], spec.shape),
+                "scale": tf.broadcast_to(transform.scale[index], spec.shape),
+                **{name: values[index] for name, values in more.items()},
+            }
+            for index, spec in enumerate(specs)
+        }
+
+
+def _when(complete: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+    return then() if complete is True else tf.cond(complete, then, otherwise)
+
+
+def _zeros(specs: Sequence[tf.TensorSpec]) -> list[tf.Tensor]:
+    return [tf.zeros(spec.shape) for spec in specs]
+
+
+def _unique(index: int, variables: Sequence[tf.Variable]) -> str:
+    """The variable's name, numbered where another one has the same."""
+    name = variables[index].name.split(":")[0]
+    earlier = sum(variable.name.split(":")[0] == name for variable in variables[:index])
+    return f"{name}_{earlier}" if earlier else name
