@@ -105,7 +105,7 @@ class ClippedSumQuery(tensorflow_privacy.SumAggregationDPQuery):
             tf.expand_dims(_as_tensor(value, spec), axis=0)
             for value, spec in zip(tf.nest.flatten(record), self._flat_specs)
         ]
-        transformed = params.apply(batch_of_one)
+        transformed = core.Transform(*params).apply(batch_of_one)
         clipped = [tf.squeeze(u, 0) for u in self._clip.records(transformed)]
         return self._packed([*clipped, *core.statistics_sum(self._rule, self._clip, core.squared_norms(transformed))])
 

@@ -13,6 +13,7 @@ _GHOST = (
 )
 _PROOF = ("tests/gradients/proof/proof_test.py",)
 _OPTIMIZER = (
+    "tests/optimizers/baselines_test.py",
     "tests/optimizers/optimizer_test.py",
     "tests/optimizers/optimizer_noise_test.py",
     "tests/optimizers/noise_terms_test.py",
@@ -24,6 +25,9 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/property_test.py::test_core",
         "tests/property_test.py::test_query",
     ),
+    "core/clipping.py": ("tests/core/rules_test.py", "tests/core/core_test.py"),
+    "core/rules.py": ("tests/core/rules_test.py", "tests/core/core_test.py"),
+    "core/moments.py": ("tests/core/core_test.py", "tests/property_test.py::test_core"),
     "core/noise.py": ("tests/core/noise_counters_test.py", "tests/core/noise_key_test.py", "tests/core/noise_test.py"),
     "core/box_muller.py": ("tests/core/box_muller_test.py", "tests/core/noise_quality_test.py"),
     "gradients/paths.py": (
@@ -58,11 +62,26 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/ghost/rules.py": _GHOST,
     "gradients/ghost/slices.py": _GHOST,
     "gradients/ghost/terms.py": (*_GHOST, "tests/gradients/gradients_test.py"),
-    "optimizers/base_optimizer.py": (
+    "optimizers/step.py": (
         *_OPTIMIZER,
         "tests/optimizers/optimizer_saving_test.py",
         "tests/optimizers/bad_input_test.py",
     ),
+    "optimizers/dp_optimizer.py": (
+        *_OPTIMIZER,
+        "tests/optimizers/optimizer_saving_test.py",
+        "tests/optimizers/bad_input_test.py",
+    ),
+    "optimizers/keras2.py": (
+        *_OPTIMIZER,
+        "tests/optimizers/optimizer_saving_test.py",
+        "tests/optimizers/bad_input_test.py",
+    ),
+    "optimizers/settings.py": _OPTIMIZER,
+    "optimizers/rule_state.py": (*_OPTIMIZER, "tests/optimizers/optimizer_saving_test.py"),
+    "optimizers/tags.py": ("tests/optimizers/optimizer_test.py",),
+    "optimizers/quantile_clip.py": ("tests/optimizers/baselines_test.py",),
+    "_internal/variables.py": ("tests/optimizers/replicas_test.py",),
     "optimizers/adaclip.py": _OPTIMIZER,
     "optimizers/replicas.py": ("tests/optimizers/replicas_test.py", "tests/optimizers/distribution_mirrored_test.py"),
     "query.py": ("tests/query_test.py", "tests/property_test.py::test_query", "tests/examples/federation_test.py"),

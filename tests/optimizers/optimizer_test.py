@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD
 from adaclip_tf.core import noise
-from adaclip_tf.optimizers.adaclip import DPAdaClipSGD, DPFixedClipSGD
 from tests import models
 from tests.oracle import Oracle
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import adaclip_tf
 from adaclip_tf.data import sampling
-from adaclip_tf.optimizers import adaclip
 from adaclip_tf.privacy import accounting, budget, curve
 from adaclip_tf.privacy.mechanism import Mechanism
 
@@ -27,7 +27,7 @@ def make_model(steps_per_execution=1, **options):
     options = {"noise_multiplier": Z, "expected_batch_size": BATCH, **options}
     model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))])
     model.compile(
-        adaclip.DPAdaClipSGD(0.01, **options),
+        adaclip_tf.DPAdaClipSGD(0.01, **options),
         tf.keras.losses.MeanSquaredError(reduction="none"),
         steps_per_execution=steps_per_execution,
     )

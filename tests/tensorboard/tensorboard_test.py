@@ -14,8 +14,8 @@ import tensorflow as tf
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import metadata as hparams_metadata
 
+import adaclip_tf
 from adaclip_tf import tensorboard
-from adaclip_tf.optimizers import adaclip
 from adaclip_tf.privacy import accounting, budget
 from adaclip_tf.tensorboard import PrivacyTensorBoard, figures, summaries
 from tests import models
@@ -49,7 +49,7 @@ def scalars(folder):
     return found
 
 
-def make_model(make=adaclip.DPAdaClipSGD, strategy=None, compile_arguments=None, **options):
+def make_model(make=adaclip_tf.DPAdaClipSGD, strategy=None, compile_arguments=None, **options):
     options = {"noise_multiplier": Z, "expected_batch_size": BATCH, "learning_rate": 0.1, **options}
     tf.keras.backend.clear_session()
     tf.keras.utils.set_random_seed(1)
@@ -211,7 +211,7 @@ def test_keras_s_own_callback_is_left_alone(full):
 
 
 def test_fixed_clipping_is_compared_with_itself(tmp_path):
-    model = make_model(adaclip.DPFixedClipSGD, l2_norm_clip=3.0)
+    model = make_model(adaclip_tf.DPFixedClipSGD, l2_norm_clip=3.0)
     fit(model, PrivacyTensorBoard(tmp_path, image_freq=1))
     written = scalars(tmp_path / "privacy")
     assert written["privacy/noise_ratio"] == {4: pytest.approx(1.0)}
@@ -412,7 +412,7 @@ def one_private_step(folder, target, **options):
     """A step on one example of a linear model. A larger target is a longer gradient in the same direction."""
     tf.keras.backend.clear_session()
     model = tf.keras.Sequential([tf.keras.layers.Dense(1, kernel_initializer="zeros", input_shape=(4,), name="dense")])
-    made = adaclip.DPAdaClipSGD(0.1, noise_multiplier=1.0, expected_batch_size=1, seed=3, nonprivate_metrics=True)
+    made = adaclip_tf.DPAdaClipSGD(0.1, noise_multiplier=1.0, expected_batch_size=1, seed=3, nonprivate_metrics=True)
     model.compile(made, tf.keras.losses.MeanSquaredError(reduction="none"))
     board = PrivacyTensorBoard(folder, update_freq=1, num_examples=9, batch_size=1, delta=1e-2, **options)
     example = np.ones((1, 4), np.float32), np.array([[target]], np.float32)
