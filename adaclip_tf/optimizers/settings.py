@@ -22,15 +22,21 @@ class Settings:
     seed: int | None = None
 
     def __post_init__(self):
-        validate.noise_multiplier("noise_multiplier", self.noise_multiplier)
-        for name in ("num_microbatches", "expected_batch_size"):
-            if getattr(self, name) is not None:
-                validate.positive_integer(name, getattr(self, name))
-        validate.positive_integer("accumulation_steps", self.accumulation_steps)
-        validate.positive_integer("noise_terms", self.noise_terms)
-        validate.one_of("gradient_path", self.gradient_path, gradients.PATHS)
-        validate.boolean("nonprivate_metrics", self.nonprivate_metrics)
-        validate.seed("seed", self.seed)
+        def optional(name, value):
+            return None if value is None else validate.positive_integer(name, value)
+
+        checks = {
+            "noise_multiplier": validate.noise_multiplier,
+            "num_microbatches": optional,
+            "expected_batch_size": optional,
+            "accumulation_steps": validate.positive_integer,
+            "noise_terms": validate.positive_integer,
+            "gradient_path": lambda name, value: validate.one_of(name, value, gradients.PATHS),
+            "nonprivate_metrics": validate.boolean,
+            "seed": validate.seed,
+        }
+        for name, check in checks.items():  # NumPy's numbers become Python's, which JSON can write
+            object.__setattr__(self, name, check(name, getattr(self, name)))
         if self.num_microbatches and self.expected_batch_size:
             logical = self.num_microbatches * self.accumulation_steps
             if self.expected_batch_size % logical:

@@ -17,6 +17,9 @@ _VARIANTS = {
     "a public divisor": "expected_batch_size=7",
     "a schedule": "parts=2,schedule=true",
     "several steps per call": "steps_per_execution=5",
+    "a quantile of the norms": "rule=quantile",
+    "a quantile of the norms, in parts": "rule=quantile,parts=2",
+    "clipping by layer": "rule=per_layer",
 }
 
 
@@ -85,7 +88,6 @@ def test_what_a_replica_sends(results):
         ("eager", "leave out `run_eagerly=True`"),
         ("made_outside", "inside `with strategy.scope():`"),
         ("batch_norm", "reduces over the batch axis"),
-        ("quantile", "runs on one device"),
         ("cross_replica", "`strategy.run`"),
     ],
 )

@@ -87,25 +87,29 @@ def train(
     batch=BATCH,
     schedule=False,
     steps_per_execution=1,
+    rule="adaclip",
     **more,
 ):
     """Weights, state and metrics after training; a digest of all replicas after every step."""
     strategy = strategy_over(replicas)
+    make, own = {
+        "adaclip": (adaclip_tf.DPAdaClipSGD, {"initial_std": 0.1, "h2": 1.0, "gamma": 0.5}),
+        "quantile": (adaclip_tf.DPQuantileClipSGD, {"expected_batch_size": BATCH}),
+        "per_layer": (adaclip_tf.DPPerLayerClipSGD, {"l2_norm_clip": 0.3}),
+    }[rule]
     with scope(strategy):
         net = {"dense": dense_model, "embedding": embedding_model}[model]()
-        optimizer = adaclip_tf.DPAdaClipSGD(
+        optimizer = make(
             tf.keras.optimizers.schedules.ExponentialDecay(0.5, 3, 0.9) if schedule else 0.5,
             momentum=0.5,
             weight_decay=0.01,
             noise_multiplier=z,
-            initial_std=0.1,
-            h2=1.0,
-            gamma=0.5,
             gradient_path=path,
             accumulation_steps=parts,
             num_microbatches=microbatches,
             nonprivate_metrics=True,
             seed=3,
+            **own,
             **more,
         )
         net.compile(optimizer, models.per_example_loss(), steps_per_execution=steps_per_execution)
@@ -276,14 +280,6 @@ def refusals(replicas):
         layers = [tf.keras.layers.BatchNormalization(input_shape=(models.FEATURES,)), tf.keras.layers.Dense(3)]
         return tf.keras.Sequential(layers)
 
-    def quantile():
-
-        with strategy.scope():
-            net = models.softmax_regression()
-            optimizer = adaclip_tf.DPQuantileClipSGD(noise_multiplier=0.1, expected_batch_size=8)
-            net.compile(optimizer, models.per_example_loss())
-        net.fit(dataset, verbose=0)
-
     def cross_replica():
         with strategy.scope():
             variable = tf.Variable(1.0)
@@ -295,7 +291,6 @@ def refusals(replicas):
         "eager": lambda: fit(compiled={"run_eagerly": True}),
         "made_outside": lambda: fit(made_outside=True),
         "batch_norm": lambda: fit(batch_norm),
-        "quantile": quantile,
         "cross_replica": cross_replica,
     }
     said = {}
