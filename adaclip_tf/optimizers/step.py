@@ -46,8 +46,8 @@ class PrivateStep:
         # A dozen passes over all parameters become one: a quarter of the time on a large model.
         fuse = tf.test.is_built_with_xla()
         self._fused_transform = tf.function(self._transform, jit_compile=fuse, autograph=False)
-        self._fused_noise = tf.function(core.add_noise, jit_compile=fuse, autograph=False)
         self._fused_learn = tf.function(self._published_step, jit_compile=fuse, autograph=False)
+        self._fused_private_step = tf.function(self._private_step, jit_compile=fuse, autograph=False)
 
     # ------------------------------------------------------------------------------------------------------------
     # State.
@@ -129,13 +129,13 @@ class PrivateStep:
         state = self.state()
         transform = self._fused_transform(state) if tf.nest.flatten(state) else self._transform(state)
         total, records, complete = self.clip_and_accumulate(loss, variables, tape, transform)
-        shares = _when(complete, lambda: self.add_noise(total), lambda: _zeros(self._sum_specs()))
-        noised_sum, records = self.publish(shares, records, complete)
-        mean = _when(
-            complete,
-            lambda: self.learn(state, transform, noised_sum, records),
-            lambda: _zeros(self.specs),
-        )
+        if replicas.count() == 1:  # nobody to add up with: noise and what follows in one pass over the parameters
+            learn = functools.partial(self._noise_and_learn, state, transform, total, records)
+        else:
+            shares = _when(complete, lambda: self.add_noise(total), lambda: _zeros(self._sum_specs()))
+            noised_sum, records = self.publish(shares, records, complete)
+            learn = functools.partial(self.learn, state, transform, noised_sum, records)
+        mean = _when(complete, learn, lambda: _zeros(self.specs))
         mean = [tf.cast(gradient, variable.dtype) for gradient, variable in zip(mean, variables)]
         complete = tf.convert_to_tensor(complete)
         proof.privatised([mean, complete])
@@ -163,9 +163,15 @@ class PrivateStep:
 
     def add_noise(self, total):
         """W_r, all that a replica ever sends: its own sum with noise of variance z^2 / R."""
-        share = self.settings.noise_multiplier / math.sqrt(replicas.count())
-        normals = self.noise_sources.here().fresh_normals([spec.shape for spec in self._sum_specs()])
-        return self._fused_noise(total, normals, tf.constant(share, tf.float32))
+        return core.add_noise(total, self._normals(), self._share)
+
+    def _normals(self):
+        return self.noise_sources.here().fresh_normals([spec.shape for spec in self._sum_specs()])
+
+    @property
+    def _share(self) -> float:
+        """The standard deviation of one replica's noise: R of them add up to z."""
+        return self.settings.noise_multiplier / math.sqrt(replicas.count())
 
     def publish(self, shares, records, complete):
         """W and the number of records, over all replicas.
@@ -173,8 +179,6 @@ class PrivateStep:
         These can't meet inside `tf.cond`: until the logical batch is complete they add up zeros, so that nothing
         un-noised is ever sent.
         """
-        if replicas.count() == 1:
-            return shares, records
         # Where B is given, how many records a replica has is private, and not sent.
         counts = [] if self.settings.expected_records else [tf.cast(records, tf.float32)]
         agreed = [] if complete is True else [tf.cast(complete, tf.float32)]
@@ -192,11 +196,20 @@ class PrivateStep:
 
     def learn(self, state, transform, noised_sum, records):
         """Updates the state from W, counts the step, and returns g~."""
+        return self._keep(records, functools.partial(self._fused_learn, state, transform, noised_sum))
+
+    def _noise_and_learn(self, state, transform, total, records):
+        """`learn` from W = `add_noise(total)`, compiled together."""
+        normals = self._normals()
+        return self._keep(records, functools.partial(self._fused_private_step, state, transform, total, normals))
+
+    def _keep(self, records, release):
+        """Keeps what `release(divisor)` makes known, g~ and the next state; counts the step."""
         divisor = tf.cast(self.settings.expected_records or records, tf.float32)
         # An empty batch of unknown expected size has nothing to be divided by.
         divisor = tf.maximum(divisor, 1.0)
         proof.privatised([divisor, records])  # the size of a batch is public where no other is given
-        mean, next_state = self._fused_learn(state, transform, noised_sum, divisor)
+        mean, next_state = release(divisor)
         proof.privatised([mean, next_state])
         self._rule_state.assign(self._trained, next_state)
         # Only once the data is there: a step that finds the dataset at its end must not count.
@@ -212,6 +225,9 @@ class PrivateStep:
 
     def _published_step(self, state, transform, noised_sum, divisor):
         return core.published_step(self.rule, state, transform, noised_sum, self.settings.noise_multiplier, divisor)
+
+    def _private_step(self, state, transform, total, normals, divisor):
+        return self._published_step(state, transform, core.add_noise(total, normals, self._share), divisor)
 
     def _count(self, records):
         """Notes what this step is like, for those who count epsilon, and counts it."""

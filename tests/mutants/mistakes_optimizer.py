@@ -32,8 +32,8 @@ MISTAKES = (
     Mutation(
         "accumulation adds no noise",
         "optimizers/step.py",
-        "shares = _when(complete, lambda: self.add_noise(total), lambda: _zeros(self._sum_specs()))",
-        "shares = self.add_noise(total) if complete is True else total",
+        "functools.partial(self._noise_and_learn, state, transform, total, records)",
+        "functools.partial(self.learn, state, transform, total, records)",
         ("tests/optimizers/noise_terms_test.py::test_accumulation_adds_noise_once_per_logical_batch",),
     ),
     Mutation(
@@ -46,8 +46,8 @@ MISTAKES = (
     Mutation(
         "replicas' shares of the noise are too small",
         "optimizers/step.py",
-        "share = self.settings.noise_multiplier / math.sqrt(replicas.count())",
-        "share = self.settings.noise_multiplier / replicas.count()",
+        "return self.settings.noise_multiplier / math.sqrt(replicas.count())",
+        "return self.settings.noise_multiplier / replicas.count()",
         ("tests/optimizers/distribution_mirrored_test.py::test_noise_is_on_the_sum_once",),
     ),
     Mutation(
@@ -102,9 +102,9 @@ MISTAKES = (
     Mutation(
         "statistics get no noise",
         "optimizers/step.py",
-        "normals = self.noise_sources.here().fresh_normals([spec.shape for spec in self._sum_specs()])",
+        "return self.noise_sources.here().fresh_normals([spec.shape for spec in self._sum_specs()])",
         "normals = self.noise_sources.here().fresh_normals([spec.shape for spec in self.specs])\n"
-        "        normals += [tf.zeros_like(part) for part in total[len(normals) :]]",
+        "        return [*normals, *_zeros(self._sum_specs()[len(normals) :])]",
         ("tests/optimizers/baselines_test.py::test_quantile_noise_is_that_of_the_paper",),
     ),
     Mutation(
