@@ -40,7 +40,8 @@ from typing import Any
 import dp_accounting
 
 from adaclip_tf._internal import files, locking, validate
-from adaclip_tf.privacy import accounting, event_json
+from adaclip_tf.privacy import accountants, event_json
+from adaclip_tf.privacy import epsilon as epsilon_lib
 from adaclip_tf.privacy.mechanism import Mechanism
 
 FORMAT, VERSION = "adaclip_tf.privacy.ledger", 1
@@ -151,9 +152,11 @@ class Ledger:
         parts += [phase.event for phase in phases if phase.id != without and phase.steps]
         return dp_accounting.ComposedDpEvent(parts) if parts else dp_accounting.NoOpDpEvent()
 
-    def epsilon(self, *, delta: float, accountant: accounting.Accountant = "rdp", examples_per_user: int = 1) -> float:
+    def epsilon(
+        self, *, delta: float, accountant: epsilon_lib.AccountantName = "rdp", examples_per_user: int = 1
+    ) -> float:
         """The epsilon of all that the file holds, at `delta`."""
-        return accounting.epsilon_of(
+        return epsilon_lib.epsilon_of(
             self.event(), delta=delta, accountant=accountant, examples_per_user=examples_per_user
         )
 
@@ -169,7 +172,7 @@ class Ledger:
                 f"{step.num_examples:,}, B = {step.batch_size:,}, {step.sampling}, sensitivity "
                 f"{step.microbatch_sensitivity:g}{state}"
             )
-        for name in accounting.ACCOUNTANTS:
+        for name in accountants.names():
             value = self.epsilon(delta=delta, accountant=name)
             lines.append(f"epsilon at delta = {delta:g} of all together, by {name.upper()}: {value:.4f}")
         return "\n".join(lines) + "\n"

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import adaclip_tf
 from adaclip_tf import core
 from adaclip_tf.optimizers import adaclip
-from adaclip_tf.privacy import accounting
 from examples import baselines
 
 X = np.array([[3.0, -0.2], [0.0, 0.5], [-4.0, 4.0]], np.float32)
@@ -99,8 +99,8 @@ def test_quantile_event_is_the_one_that_is_accounted_for():
     )
     _, _, event = query.get_noised_result(sample, state)
     events = [dp_accounting.GaussianDpEvent(float(part.noise_multiplier)) for part in event.events]
-    theirs = accounting.epsilon_of(dp_accounting.ComposedDpEvent(events), delta=1e-5)
-    ours = accounting.epsilon_of(accounting.gaussian_event(z), delta=1e-5)
+    theirs = adaclip_tf.epsilon_of(dp_accounting.ComposedDpEvent(events), delta=1e-5)
+    ours = adaclip_tf.epsilon_of(events.gaussian_event(z), delta=1e-5)
     assert theirs == pytest.approx(ours, rel=1e-4)
 
 

@@ -14,9 +14,10 @@ import tensorflow as tf
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import metadata as hparams_metadata
 
+import adaclip_tf
 from adaclip_tf import tensorboard
 from adaclip_tf.optimizers import adaclip
-from adaclip_tf.privacy import accounting, budget
+from adaclip_tf.privacy import budget
 from adaclip_tf.tensorboard import PrivacyTensorBoard, figures, summaries
 from tests import models
 
@@ -117,7 +118,7 @@ def fresh(traced):
 
 
 def epsilon_after(steps):
-    return accounting.epsilon(noise_multiplier=Z, **WHERE, steps=steps)
+    return adaclip_tf.epsilon(noise_multiplier=Z, **WHERE, steps=steps)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -290,7 +291,7 @@ def test_pld_is_asked_once_per_epoch(fresh, tmp_path):
     counting = budget.PrivacyBudget(**WHERE, accountant="pld")
     fit(fresh, PrivacyTensorBoard(tmp_path, budget=counting, update_freq=1), epochs=2)
     expected = {
-        steps: accounting.epsilon(noise_multiplier=Z, **WHERE, steps=steps, accountant="pld") for steps in (4, 8)
+        steps: adaclip_tf.epsilon(noise_multiplier=Z, **WHERE, steps=steps, accountant="pld") for steps in (4, 8)
     }
     assert scalars(tmp_path / "privacy")["privacy/epsilon"] == pytest.approx(expected, rel=1e-4)
 
