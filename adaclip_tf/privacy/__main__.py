@@ -35,7 +35,6 @@ flags.DEFINE_float("noise_multiplier", None, "z, noise over sensitivity.", flag_
 flags.DEFINE_float("target_epsilon", None, "Or the epsilon to find z for.", flag_values=FLAGS)
 flags.DEFINE_float("delta", None, "delta; below 1 / num_examples.", flag_values=FLAGS)
 flags.DEFINE_string("accountant", "rdp", "Name of the accountant for --target_epsilon.", flag_values=FLAGS)
-flags.register_validator("accountant", lambda name: name in accountants.names(), flag_values=FLAGS)
 flags.DEFINE_enum("sampling", "poisson", list(SAMPLINGS), "How batches are drawn.", flag_values=FLAGS)
 flags.DEFINE_integer("examples_per_user", 1, "The most examples that one user has.", flag_values=FLAGS)
 flags.DEFINE_integer("microbatch_size", 1, "Examples per microbatch.", flag_values=FLAGS)
@@ -80,6 +79,7 @@ def _check_flags(rest: Sequence[str]) -> None:
             raise ValueError(f"Give either --{one} or --{other}.")
     if FLAGS.plot and not os.path.isdir(os.path.dirname(os.path.abspath(FLAGS.plot))):
         raise ValueError(f"--plot={FLAGS.plot} is in a directory that does not exist.")
+    accountants.named(FLAGS.accountant)
     if FLAGS.microbatch_size < 1:
         raise ValueError(f"--microbatch_size must be 1 or more; got {FLAGS.microbatch_size}.")
 

@@ -209,7 +209,7 @@ def _assumptions(report: dict[str, Any]) -> list[str]:
     if report["microbatch_sensitivity"] != 1.0:
         lines.append(
             "Microbatches whose grouping does not depend on which examples are present: groups fixed "
-            "beforehand and sampled as wholes, or batches of fixed size. Examples that are Poisson-sampled "
+            "beforehand and sampled whole, or batches of fixed size. Examples that are Poisson-sampled "
             "one by one and then grouped by position do NOT satisfy this, and nothing is proven for them. "
             "For whole groups and q <= 1/2 the RDP figure is a proven bound; the PLD figure is not."
         )

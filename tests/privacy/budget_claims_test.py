@@ -10,6 +10,7 @@ import adaclip_tf
 from adaclip_tf import DPFixedClipSGD, PrivacyBudget, PrivacyTensorBoard, poisson_batches
 from adaclip_tf.data import sampling
 from adaclip_tf.privacy import events
+from adaclip_tf.privacy.drawn import Drawn, drawn_of
 from tests import models
 from tests.optimizers import pool
 
@@ -96,7 +97,7 @@ def test_workers_together_draw_with_probability_q(workers):
             counts[rows.numpy()] += 1
     assert counts.mean() / 500 == pytest.approx(12 / 60, abs=0.01)
     assert abs(counts / 500 - 0.2).max() < 0.1  # sd 0.018
-    assert sampling.drawn_of(batches) == sampling.Drawn(60, 12, 1)
+    assert drawn_of(batches) == Drawn(60, 12, 1)
 
 
 @pytest.mark.parametrize("change", [lambda b: b.map(lambda *a: a), lambda b: b.prefetch(2), lambda b: b.take(1)])

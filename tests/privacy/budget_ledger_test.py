@@ -60,8 +60,8 @@ def fit(model, path, *more, epochs=1, steps=PER_EPOCH, first=(), **options):
 
 def epsilon(*parts):
     """Of (mechanism, steps) pairs and events together."""
-    events = [part if isinstance(part, dp_accounting.DpEvent) else part[0].event(steps=part[1]) for part in parts]
-    return pytest.approx(adaclip_tf.epsilon_of(dp_accounting.ComposedDpEvent(events), delta=DELTA), rel=1e-9)
+    paid = [part if isinstance(part, dp_accounting.DpEvent) else part[0].event(steps=part[1]) for part in parts]
+    return pytest.approx(adaclip_tf.epsilon_of(dp_accounting.ComposedDpEvent(paid), delta=DELTA), rel=1e-9)
 
 
 def spent(path):
