@@ -1,7 +1,6 @@
 """Tests of `adaclip_tf.privacy.meter`, for any optimizer that counts its noised steps."""
 
 import doctest
-import inspect
 import types
 
 import dp_accounting
@@ -131,7 +130,7 @@ def test_the_librarys_optimizers_have_all_that_is_asked_for():
     optimizer = adaclip_tf.DPAdaClipSGD(noise_multiplier=1.0)
     assert private_optimizer.require(optimizer, "it") is optimizer
     protocol = private_optimizer.PrivateOptimizer
-    asked = {name for name in vars(protocol) if name[0] != "_"} | inspect.get_annotations(protocol).keys()
+    asked = {name for name in vars(protocol) if name[0] != "_"} | protocol.__annotations__.keys()
     assert {"past_steps", "seed", "iterations"} < asked
     assert [name for name in asked if not hasattr(Homemade(), name)] == []
     optimizer.build([tf.Variable([1.0])])
