@@ -113,7 +113,7 @@ class Account:
             self._session.close(steps)
 
     def broken_off(self, steps_per_call: int) -> None:
-        """Ends the session of a run that did not come to its end, if there is one."""
+        """Ends the session of a run that was broken off, if there is one."""
         if self._session is not None:
             self._session.broken_off(steps_per_call)
             self._session = None

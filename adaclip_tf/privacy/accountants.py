@@ -151,7 +151,7 @@ class Made:
 def afresh(
     accountant: Accountant, release: dp_accounting.DpEvent, other: dp_accounting.DpEvent | None
 ) -> Callable[[int], EpsilonByDelta]:
-    """A `prepare` for accountants that have nothing to prepare: composes everything anew for each count."""
+    """A `prepare` for accountants that have nothing to prepare: composes everything again for each count."""
 
     def composed(count: int) -> EpsilonByDelta:
         events = [] if other is None else [other]

@@ -106,26 +106,26 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
 
     @classmethod
     def of(cls, batches: Any, *, delta: float, target_epsilon: float | None = None, **options: Any) -> PrivacyBudget:
-        """A budget that takes n, B, the way of sampling and the parts of a batch from the batches themselves.
+        """A budget that takes n, B and the way of sampling from the batches themselves, or from a mechanism.
 
         Args:
           batches: what `poisson_batches` or `distributed_poisson_batches` returned, itself. What `.map(...)` and the
-            like make of it may go to `fit`, but not here.
+            like make of it may go to `fit`, but not here. Or a `Mechanism`, whose noise the optimizer has to say.
           delta, target_epsilon, **options: as for `PrivacyBudget`.
         """
-        drawn = require_drawn(batches)
+        known = batches if isinstance(batches, Mechanism) else require_drawn(batches)
         for name in ("num_examples", "batch_size", "sampling"):
             if name in options:
                 raise ValueError(f"`{name}` is known from the batches; leave it out. Got {options[name]!r}.")
         made = cls(
-            num_examples=drawn.num_examples,
-            batch_size=drawn.batch_size,
-            sampling=drawn.sampling,
+            num_examples=known.num_examples,
+            batch_size=known.batch_size,
+            sampling=known.sampling,
             delta=delta,
             target_epsilon=target_epsilon,
             **options,
         )
-        made._drawn = drawn
+        made._drawn = known if isinstance(known, Drawn) else None
         return made
 
     # -----------------------------------------------------------------------------------------------

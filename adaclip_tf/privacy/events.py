@@ -9,7 +9,7 @@ examples, B the batch size, T the number of steps.
 | sampling     | how batches are drawn                           | event                                  |
 |--------------|-------------------------------------------------|----------------------------------------|
 | "poisson"    | every example joins with probability q = B / n, | T times PoissonSampled(q, Gaussian(z)) |
-|              | independently of all else, anew in each step    |                                        |
+|              | independently of all else, in each step again   |                                        |
 | "shuffled"   | each example once per epoch, fixed batch size   | once per epoch Gaussian(z)             |
 
 "poisson" holds under add/remove-one-example. "shuffled" counts no amplification at all, since none of

@@ -6,7 +6,7 @@
 
 Epsilon is then that of everything in the file together. One ledger belongs to one data set.
 
-Phases. An optimizer draws a random phase with its state, which is saved and restored with it (`optimizers.past`). So a
+Phases. An optimizer draws a random phase with its state, which is saved and restored with it (`past_steps`). So a
 restored optimizer goes on with its phase, and whatever has no such state (a new optimizer after layers were frozen,
 weights that were loaded alone, another program) is a new phase, which adds to all earlier ones. That is always safe.
 
@@ -14,7 +14,7 @@ Written before it is spent. A step is reserved before it is taken, in a file tha
 one rename. A run that ends settles at the steps that it took, so that stopping and resuming costs exactly what one run
 costs. A run that is killed leaves its reservation, at most `BLOCK` steps ahead, and those count as spent: they may
 have been taken, and seen, in a checkpoint, a log or by someone at the screen. What a resumed run then takes again
-comes on top, since it is noised anew: both draws could have been seen.
+comes on top, since it is noised again: both draws could have been seen.
 
 | the optimizer's count is   | then                                                                                    |
 |----------------------------|-----------------------------------------------------------------------------------------|

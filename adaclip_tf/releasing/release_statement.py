@@ -60,7 +60,7 @@ def _check_fits(report: dict[str, Any], optimizer: Any) -> None:
         if report.get(claim) is not None and facts[fact] is not None and wrong(report[claim], facts[fact]):
             raise ValueError(
                 f"`statement` says {claim}={report[claim]}, but the optimizer has {fact}={facts[fact]}. Give the "
-                "PrivacyBudget of this training, or make the report anew."
+                "PrivacyBudget of this training, or make the report again."
             )
     if report.get("sampling") == "poisson" and not (optimizer.expected_batch_size or optimizer.num_microbatches):
         raise ValueError(

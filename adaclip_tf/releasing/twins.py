@@ -1,4 +1,4 @@
-"""A model's twin: built anew from its configuration, given the values that may be published, and nothing else.
+"""A model's twin: built again from its configuration, given the values that may be published, and nothing else.
 
 The twin has never seen data. Whatever a layer of the model has picked up besides, in tables, generators, metrics,
 caches or attributes, is not there to be saved.

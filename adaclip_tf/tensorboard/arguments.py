@@ -16,11 +16,11 @@ def meter_of(budget: Any, num_examples: Any, batch_size: Any, delta: Any) -> Pri
     given = {"num_examples": num_examples, "batch_size": batch_size, "delta": delta}
     missing = [name for name, value in given.items() if value is None]
     if budget is not None:
-        if not isinstance(budget, PrivacyBudget):
-            raise ValueError(f"`budget` must be a PrivacyBudget; got {budget!r}.")
+        if not isinstance(budget, (PrivacyBudget, PrivacyMeter)):
+            raise ValueError(f"`budget` must be a PrivacyBudget, or a PrivacyMeter; got {budget!r}.")
         if len(missing) < len(given):
             raise ValueError("Give either `budget`, or `num_examples`, `batch_size` and `delta`: not both.")
-        return budget.meter
+        return budget if isinstance(budget, PrivacyMeter) else budget.meter
     if len(missing) == len(given):
         return None
     if missing:

@@ -32,6 +32,7 @@ from absl import logging
 from adaclip_tf._internal import keras2, validate
 from adaclip_tf.privacy import fit_data, private_optimizer
 from adaclip_tf.privacy.budget import PrivacyBudget
+from adaclip_tf.privacy.meter import PrivacyMeter
 from adaclip_tf.tensorboard import arguments, event_files, figures, summaries
 
 
@@ -47,7 +48,8 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
     Args:
       log_dir: the folder of this run. Several runs below one folder can be compared.
       budget: the `PrivacyBudget` of the same `fit`, which then also says how epsilon is counted. With an accountant
-        that is not quick, such as "pld", which takes tenths of a second, epsilon is written per epoch only.
+        that is not quick, such as "pld", which takes tenths of a second, epsilon is written per epoch only. Or a
+        `PrivacyMeter`, which counts and does not stop.
       num_examples, batch_size, delta: the same without a budget: epsilon by RDP for Poisson-sampled batches. All
         three or none; without them and without `budget`, epsilon is what a `PrivacyBudget` earlier in the list of
         callbacks put into the epoch's logs, if there is one.
@@ -67,7 +69,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         self,
         log_dir: str | os.PathLike[str],
         *,
-        budget: PrivacyBudget | None = None,
+        budget: PrivacyBudget | PrivacyMeter | None = None,
         num_examples: int | None = None,
         batch_size: int | None = None,
         delta: float | None = None,
@@ -84,7 +86,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         keras2.takes_tensors_as_logs(self)
         self.log_dir = validate.path("log_dir", log_dir)
         self._meter = arguments.meter_of(budget, num_examples, batch_size, delta)
-        self._checks_run = budget is None  # a budget checks the run itself
+        self._checks_run = not isinstance(budget, PrivacyBudget)  # which checks the run itself
         self._update_freq = arguments.update_frequency(update_freq)
         if reference_l2_norm_clip is not None:
             validate.positive("reference_l2_norm_clip", reference_l2_norm_clip)

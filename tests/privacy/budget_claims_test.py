@@ -11,6 +11,7 @@ from adaclip_tf import DPFixedClipSGD, PrivacyBudget, PrivacyTensorBoard, poisso
 from adaclip_tf.data import sampling
 from adaclip_tf.privacy import events
 from adaclip_tf.privacy.drawn import Drawn, drawn_of
+from adaclip_tf.privacy.mechanism import Mechanism
 from tests import models
 from tests.optimizers import pool
 
@@ -110,6 +111,14 @@ def test_of_knows_the_original_of_what_fit_gets():
     batches = poisson()
     history = fit(compiled(), batches.map(lambda x, y: (x + 0.0, y)), PrivacyBudget.of(batches, delta=DELTA))
     assert history["epsilon"] == [pytest.approx(adaclip_tf.epsilon(noise_multiplier=Z, steps=4, **WHERE), rel=1e-9)]
+
+
+def test_of_takes_a_mechanism():
+    """n, B and sampling are its own; the noise, of which it has another, is the optimizer's to say."""
+    claimed = Mechanism(9.0, WHERE["num_examples"], WHERE["batch_size"])
+    history = fit(compiled(), poisson(), PrivacyBudget.of(claimed, delta=DELTA))
+    assert history["epsilon"] == [pytest.approx(adaclip_tf.epsilon(noise_multiplier=Z, steps=4, **WHERE), rel=1e-9)]
+    refused("`num_examples` is 70", compiled(), poisson(), PrivacyBudget.of(Mechanism(9.0, 70, 12), delta=DELTA))
 
 
 @pytest.mark.parametrize("name", ["num_examples", "batch_size", "sampling"])
