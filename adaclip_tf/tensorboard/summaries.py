@@ -181,13 +181,6 @@ _NOT_SHOWN = {
     "ema_momentum",
     "ema_overwrite_frequency",
 }
-    "name",
-    "jit_compile",
-    "is_legacy_optimizer",
-    "nonprivate_metrics",
-    "ema_momentum",
-    "ema_overwrite_frequency",
-)
 
 
 def hparams_of(optimizer: Any, more: Mapping[str, Any]) -> dict[str, Any]:
