@@ -118,7 +118,12 @@ def test_of_takes_a_mechanism():
     claimed = Mechanism(9.0, WHERE["num_examples"], WHERE["batch_size"])
     history = fit(compiled(), poisson(), PrivacyBudget.of(claimed, delta=DELTA))
     assert history["epsilon"] == [pytest.approx(adaclip_tf.epsilon(noise_multiplier=Z, steps=4, **WHERE), rel=1e-9)]
-    refused("`num_examples` is 70", compiled(), poisson(), PrivacyBudget.of(Mechanism(9.0, 70, 12), delta=DELTA))
+    refused(
+        "`num_examples` is 70",
+        compiled(),
+        poisson(),
+        PrivacyBudget.of(Mechanism(9.0, 70, WHERE["batch_size"]), delta=DELTA),
+    )
 
 
 @pytest.mark.parametrize("name", ["num_examples", "batch_size", "sampling"])
