@@ -30,15 +30,15 @@ _HOME = {
     "check_model": "optimizers.check_model",
     "check_release": "releasing.inspection",
     "distributed_poisson_batches": "data.sampling",
-    "epsilon": "privacy.accounting",
-    "epsilon_of": "privacy.accounting",
+    "epsilon": "privacy.epsilon",
+    "epsilon_of": "privacy.epsilon",
     "noise_multiplier": "privacy.calibration",
-    "optimizer_event": "privacy.accounting",
+    "optimizer_event": "privacy.events",
     "poisson_batches": "data.sampling",
     "privacy_statement": "privacy.statement",
     "release": "releasing.release",
     "split_budget": "privacy.calibration",
-    "training_event": "privacy.accounting",
+    "training_event": "privacy.events",
 }
 
 __all__ = sorted(_HOME)  # noqa: PLE0605

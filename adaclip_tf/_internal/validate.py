@@ -10,7 +10,7 @@ import numpy as np
 
 FLOAT32_TINY = 2.0**-126  # the smallest normal number; TensorFlow may flush smaller ones to zero
 FLOAT32_MAX = (2.0 - 2.0**-23) * 2.0**127
-MOST_NOISE = 1e6  # with more there is no signal left, and squares of noised gradients could overflow float32
+MAX_NOISE_MULTIPLIER = 1e6  # with more there is no signal left, and squares of noised gradients could overflow float32
 
 
 def real(name: str, value: Any) -> float:
@@ -53,10 +53,11 @@ def non_negative(name: str, value: Any) -> float:
 def noise_multiplier(name: str, value: Any) -> float:
     """Returns `value` as a float of zero or more, neither so small that it rounds to no noise nor absurdly large."""
     number = non_negative(name, value)
-    if number and not FLOAT32_TINY <= number <= MOST_NOISE:
+    if number and not FLOAT32_TINY <= number <= MAX_NOISE_MULTIPLIER:
         raise ValueError(
-            f"`{name}` must be 0 (no noise) or lie between {FLOAT32_TINY:.3g} and {MOST_NOISE:g}; got {value!r}. It is "
-            "the standard deviation of the noise over the sensitivity of the sum, usually between 0.5 and 10."
+            f"`{name}` must be 0 (no noise) or lie between {FLOAT32_TINY:.3g} and {MAX_NOISE_MULTIPLIER:g}; "
+            f"got {value!r}. It is the standard deviation of the noise over the sensitivity of the sum, usually "
+            "between 0.5 and 10."
         )
     return number
 

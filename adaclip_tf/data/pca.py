@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from adaclip_tf._internal import files, validate
-from adaclip_tf.privacy import accounting
+from adaclip_tf.privacy import events
 
 _CHUNK_ELEMENTS = 4_000_000  # rows are read in pieces of 32 MB, so that memory maps stay on disk
 
@@ -73,7 +73,7 @@ class PrivatePCA:
     @property
     def event(self) -> Any:
         """The `dp_accounting` event of all that was fitted so far; before the first `fit`, of one."""
-        return accounting.gaussian_event(self.noise_multiplier, max(1, self._fits))
+        return events.gaussian_event(self.noise_multiplier, max(1, self._fits))
 
     def fit(self, x: Any) -> PrivatePCA:
         """Learns the components from the rows of `x`: numpy, a memory map or a tensor. Every call is paid for."""

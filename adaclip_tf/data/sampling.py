@@ -23,14 +23,13 @@ Edge cases.
 
 Rows of a batch are in ascending order of their index. That says nothing that the set itself does not.
 
-What comes back knows how it was drawn (`drawn_of`), so that a `PrivacyBudget` need not be told again. That is a
+What comes back knows how it was drawn (`privacy.drawn`), so that a `PrivacyBudget` need not be told again. That is a
 property of the very object: what `.map(...)`, `.prefetch(...)` and the like make of it is another one, which does not
 know.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator
 from typing import Any, Callable
@@ -39,28 +38,7 @@ import numpy as np
 import tensorflow as tf
 
 from adaclip_tf._internal import validate
-
-
-@dataclasses.dataclass(frozen=True)
-class Drawn:
-    """How batches were drawn, in the accountant's terms."""
-
-    num_examples: int
-    batch_size: int  # expected, of a logical batch
-    accumulation_steps: int
-    sampling: str = "poisson"
-
-
-def drawn_of(batches: Any) -> Drawn | None:
-    """How `batches` were drawn, if they come from `poisson_batches` or `distributed_poisson_batches` as they are."""
-    drawn = getattr(batches, "_adaclip_drawn", None)
-    return drawn if isinstance(drawn, Drawn) else None
-
-
-def _knowing(batches: Any, num_examples: int, batch_size: int, accumulation_steps: int) -> Any:
-    """`batches`, with a note of how they were drawn."""
-    batches._adaclip_drawn = Drawn(num_examples, batch_size, accumulation_steps)
-    return batches
+from adaclip_tf.privacy import drawn
 
 
 def poisson_batches(
@@ -106,7 +84,7 @@ def poisson_batches(
     options = tf.data.Options()
     # There are no files to share out, so this makes several workers fail: what they would do by default is not Poisson.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.FILE
-    return _knowing(dataset.with_options(options), n, size, parts)
+    return drawn.note(dataset.with_options(options), drawn.Drawn(n, size, parts))
 
 
 def distributed_poisson_batches(
@@ -147,7 +125,8 @@ def distributed_poisson_batches(
         replicas = context.num_replicas_in_sync // workers
         return _dataset(load, range(worker, n, workers), size / n, None, parts * replicas, seed, (worker,))
 
-    return _knowing(strategy.distribute_datasets_from_function(of_worker), n, size, parts)
+    batches = strategy.distribute_datasets_from_function(of_worker)
+    return drawn.note(batches, drawn.Drawn(n, size, parts))
 
 
 def _dataset(
@@ -168,8 +147,8 @@ def _dataset(
     def batches() -> Iterator[Any]:
         generator = _generator(seed, (*stream, next(iterations)))
         for _ in itertools.count() if steps is None else range(steps):
-            drawn = draw(generator, len(rows), probability)
-            for indices in np.array_split(rows.start + rows.step * drawn, parts):
+            chosen = draw(generator, len(rows), probability)
+            for indices in np.array_split(rows.start + rows.step * chosen, parts):
                 yield _checked(load(indices), len(indices)) if len(indices) else empty
 
     spec = _map(lambda row: tf.TensorSpec([None, *row.shape[1:]], row.dtype), first)

@@ -15,38 +15,21 @@ of steps, and whoever counts epsilon asks these.
 
 Least and largest are taken inside the step, as arithmetic. Nothing that restores variables (`.keras`, H5, lazily by
 `tf.train.Checkpoint`, `BackupAndRestore`, `set_weights`), and no compiler that drops assertions, gets around them: if
-steps differ, all are counted as the worst of them, never too small. `check` refuses such a mixture earlier, wherever
-there is an occasion: when a file is loaded, and when a `PrivacyBudget` begins.
+steps differ, all are counted as the worst of them, never too small. `check` (of `privacy.past_steps`) refuses such a
+mixture earlier, wherever there is an occasion: when a file is loaded, and when a `PrivacyBudget` begins.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from adaclip_tf.privacy.past_steps import PastSteps, check, new_phase, phase_name
 
-class PastSteps(NamedTuple):
-    """Numbers to account by."""
-
-    steps: int
-    noise_multiplier: float  # the least
-    microbatch_sensitivity: float  # the largest
-    batch_size: int  # the largest; 0 where there were no steps
-    phase: str
-
-
-def new_phase() -> np.ndarray:
-    """A random phase. Not negative: a negative saved count is refused as damage."""
-    return np.frombuffer(os.urandom(16), np.int64) & (2**62 - 1)
-
-
-def phase_name(phase: Any) -> str:
-    """A phase as 32 hexadecimal digits."""
-    return "".join(f"{int(part):016x}" for part in np.asarray(phase))
+__all__ = ["Past", "PastSteps", "check", "new_phase", "phase_name"]
 
 
 class Past:
@@ -87,26 +70,6 @@ class Past:
     def start_phase(self, phase: np.ndarray) -> None:
         """Makes what follows a phase of its own."""
         self._phase.assign(phase)
-
-
-def check(past: PastSteps, noise_multiplier: float, expected_batch_size: int | None, who: str) -> None:
-    """Refuses to go on with other noise, or another batch size, than the past steps had."""
-    fix = (
-        "Use the same value; or, to train on with another one, give the model a new optimizer and one "
-        "`PrivacyBudget(..., ledger=path)` for all phases, which adds them up."
-    )
-    if not past.steps:
-        return
-    if past.noise_multiplier != noise_multiplier:
-        raise ValueError(
-            f"{who} has `noise_multiplier`={noise_multiplier:g}, and the {past.steps} noised steps of the state that "
-            f"it was given were taken with {past.noise_multiplier:g}: one epsilon for both would be wrong. {fix}"
-        )
-    if expected_batch_size not in (None, past.batch_size):
-        raise ValueError(
-            f"{who} has `expected_batch_size`={expected_batch_size}, and the {past.steps} noised steps of the state "
-            f"that it was given were taken with {past.batch_size}: one epsilon for both would be wrong. {fix}"
-        )
 
 
 def _past(values: Sequence[Any]) -> PastSteps:

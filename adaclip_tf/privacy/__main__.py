@@ -3,7 +3,7 @@ r"""What a training run costs, on the command line.
     python -m adaclip_tf.privacy --num_examples=60000 --batch_size=600 --epochs=10 \
         --noise_multiplier=1.1 --delta=1e-5
 
-prints the privacy statement with the RDP and PLD epsilons side by side. With `--target_epsilon=` in the place
+prints the privacy statement with the epsilons of all accountants side by side. With `--target_epsilon=` in the place
 of `--noise_multiplier=` it first finds the noise multiplier. `--plot=FILE` draws epsilon against epochs.
 
     python -m adaclip_tf.privacy --ledger=private/ledger.json --delta=1e-5
@@ -13,13 +13,15 @@ prints what a ledger holds, and the epsilon of all of it.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Sequence
 
 from absl import flags
 
-from adaclip_tf.privacy import accounting, calibration, curve, ledger, statement
+from adaclip_tf._internal import plotting
+from adaclip_tf.privacy import accountants, calibration, curve, ledger, statement
 from adaclip_tf.privacy.mechanism import SAMPLINGS, Mechanism
 
 # Flags of this program alone: importing the module must not claim names such as `batch_size` for everyone.
@@ -32,9 +34,7 @@ flags.DEFINE_integer("steps", None, "Or the number of noised steps.", flag_value
 flags.DEFINE_float("noise_multiplier", None, "z, noise over sensitivity.", flag_values=FLAGS)
 flags.DEFINE_float("target_epsilon", None, "Or the epsilon to find z for.", flag_values=FLAGS)
 flags.DEFINE_float("delta", None, "delta; below 1 / num_examples.", flag_values=FLAGS)
-flags.DEFINE_enum(
-    "accountant", "rdp", list(accounting.ACCOUNTANTS), "Accountant for --target_epsilon.", flag_values=FLAGS
-)
+flags.DEFINE_string("accountant", "rdp", "Name of the accountant for --target_epsilon.", flag_values=FLAGS)
 flags.DEFINE_enum("sampling", "poisson", list(SAMPLINGS), "How batches are drawn.", flag_values=FLAGS)
 flags.DEFINE_integer("examples_per_user", 1, "The most examples that one user has.", flag_values=FLAGS)
 flags.DEFINE_integer("microbatch_size", 1, "Examples per microbatch.", flag_values=FLAGS)
@@ -79,6 +79,7 @@ def _check_flags(rest: Sequence[str]) -> None:
             raise ValueError(f"Give either --{one} or --{other}.")
     if FLAGS.plot and not os.path.isdir(os.path.dirname(os.path.abspath(FLAGS.plot))):
         raise ValueError(f"--plot={FLAGS.plot} is in a directory that does not exist.")
+    accountants.named(FLAGS.accountant)
     if FLAGS.microbatch_size < 1:
         raise ValueError(f"--microbatch_size must be 1 or more; got {FLAGS.microbatch_size}.")
 
@@ -87,51 +88,47 @@ def _run() -> str:
     """The whole output."""
     if FLAGS.ledger is not None:
         return ledger.Ledger(FLAGS.ledger).describe(delta=FLAGS.delta)
-    arguments = {
-        name: FLAGS[name].value for name in ("num_examples", "batch_size", "delta", "sampling", "examples_per_user")
-    }
-    arguments["microbatch_sensitivity"] = 1.0 if FLAGS.microbatch_size == 1 else 2.0
+    mechanism = Mechanism(
+        1.0 if FLAGS.noise_multiplier is None else FLAGS.noise_multiplier,
+        FLAGS.num_examples,
+        FLAGS.batch_size,
+        FLAGS.sampling,
+        1.0 if FLAGS.microbatch_size == 1 else 2.0,
+    )
     length = {"epochs": FLAGS.epochs, "steps": FLAGS.steps}
     lines = []
-    noise = FLAGS.noise_multiplier
-    if noise is None:
-        noise = calibration.noise_multiplier(
-            target_epsilon=FLAGS.target_epsilon, accountant=FLAGS.accountant, **length, **arguments
-        )
+    if FLAGS.noise_multiplier is None:
+        target = calibration.Target(FLAGS.target_epsilon, FLAGS.delta, FLAGS.accountant, FLAGS.examples_per_user)
+        noise = calibration.noise_for_run(mechanism, target, **length)
+        mechanism = mechanism.with_noise(noise)
         lines.append(
-            f"noise_multiplier = {noise:.6g} meets epsilon {FLAGS.target_epsilon:g} by {FLAGS.accountant.upper()}.\n"
+            f"noise_multiplier = {noise:.6g} meets epsilon {target.epsilon:g} by {target.accountant.upper()}.\n"
         )
-    lines.append(statement.privacy_statement(noise_multiplier=noise, **length, **arguments))
+    protected = {"delta": FLAGS.delta, "examples_per_user": FLAGS.examples_per_user}
+    lines.append(statement.describe(statement.report_on(mechanism, **length, **protected)))
     if FLAGS.plot:
-        steps = Mechanism(noise, FLAGS.num_examples, FLAGS.batch_size).count(**length)
         try:
-            plot_epsilon(FLAGS.plot, steps=steps, noise_multiplier=noise, **arguments)
+            plot_epsilon(FLAGS.plot, mechanism, steps=mechanism.count(**length), **protected)
         except OSError as error:
             raise ValueError(f"--plot={FLAGS.plot} cannot be written: {error}") from error
         lines.append(f"Wrote {os.path.abspath(FLAGS.plot)}")
     return "\n".join(lines)
 
 
-def plot_epsilon(path: str, *, steps: int, points: int = 16, **arguments) -> None:
-    """Draws epsilon against epochs for both accountants; `arguments` as for `accounting.epsilon`."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    names = ("noise_multiplier", "num_examples", "batch_size", "sampling", "microbatch_sensitivity")
-    step = Mechanism(**{name: arguments[name] for name in names})
-    rest = {name: arguments[name] for name in ("delta", "examples_per_user")}
+def plot_epsilon(
+    path: str, mechanism: Mechanism, *, steps: int, delta: float, examples_per_user: int = 1, points: int = 16
+) -> None:
+    """Draws epsilon against epochs, a line for each accountant."""
     grid = sorted({max(1, round(steps * k / points)) for k in range(1, points + 1)})
-    figure, axes = pyplot.subplots(figsize=(6.4, 4.0), layout="constrained")
-    for name, style in (("rdp", "-"), ("pld", "--")):
-        epsilon_at = curve.EpsilonCurve(step, accountant=name, **rest)
-        axes.plot([at / step.epoch for at in grid], [epsilon_at(at) for at in grid], style, label=name.upper())
+    figure, axes = plotting.new_figure(6.4, 4.0)
+    for name, style in zip(accountants.names(), itertools.cycle(("-", "--", ":", "-."))):
+        epsilon_at = curve.EpsilonCurve(mechanism, delta=delta, accountant=name, examples_per_user=examples_per_user)
+        axes.plot([at / mechanism.epoch for at in grid], [epsilon_at(at) for at in grid], style, label=name.upper())
     axes.set_xlabel("epochs")
-    axes.set_ylabel(f"epsilon at delta = {arguments['delta']:g}")
+    axes.set_ylabel(f"epsilon at delta = {delta:g}")
     axes.set_title(
-        f"n = {arguments['num_examples']:,}, B = {arguments['batch_size']:,}, "
-        f"z = {arguments['noise_multiplier']:.4g}, {arguments['sampling']} batches",
+        f"n = {mechanism.num_examples:,}, B = {mechanism.batch_size:,}, "
+        f"z = {mechanism.noise_multiplier:.4g}, {mechanism.sampling} batches",
         fontsize=10,
     )
     axes.set_ylim(bottom=0.0)
@@ -139,7 +136,6 @@ def plot_epsilon(path: str, *, steps: int, points: int = 16, **arguments) -> Non
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(path, dpi=150, format="png")
-    pyplot.close(figure)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ What Keras 2.15 does, and what follows from it:
  - Other callbacks may restore the optimizer when training begins (`BackupAndRestore`). So what depends on its state
    is looked at, again, when the first epoch begins.
 
-What can be seen to be false is refused (`privacy.run_checks`), before the first step where it can be. What can't be
+What can be seen to be false is refused (`privacy.claims`), before the first step where it can be. What can't be
 seen is how a dataset of one's own draws its batches: a line says what is assumed of it.
 """
 
@@ -27,13 +27,13 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf._internal import validate
-from adaclip_tf.data import sampling as sampling_lib
-from adaclip_tf.optimizers import check_model
-from adaclip_tf.privacy import account, accounting, fit_data, run_checks, statement
+from adaclip_tf._internal import keras2, regularizers, validate
+from adaclip_tf.privacy import account, claims, fit_data, private_optimizer, run_checks, statement
 from adaclip_tf.privacy import ledger as ledger_lib
+from adaclip_tf.privacy.drawn import Drawn, require_drawn
+from adaclip_tf.privacy.horizon import Horizon
 from adaclip_tf.privacy.mechanism import Mechanism
-from adaclip_tf.privacy.run_checks import as_int
+from adaclip_tf.privacy.meter import PrivacyMeter
 
 
 class PrivacyBudgetSpentError(RuntimeError):
@@ -58,12 +58,12 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
       batch_size: B, the expected size of a logical batch: the optimizer's `expected_batch_size`.
       delta: of (epsilon, delta).
       target_epsilon: training stops before the step that would pass it. None only reports.
-      accountant: "rdp" or "pld". PLD is tighter and takes tenths of a second per epoch, seconds at the start.
-      sampling: "poisson" or "shuffled"; what is proven for which: see `adaclip_tf.privacy.accounting`.
+      accountant: "rdp", "pld" (tighter; tenths of a second per epoch, seconds at the start), or another by its name.
+      sampling: "poisson" or "shuffled"; what is proven for which: see `adaclip_tf.privacy.events`.
       examples_per_user: protects a user who has up to this many examples.
       other_event: a dp_accounting event to add, such as `PrivatePCA(...).event`.
       statement_path: where to write the statement, as `<path>.txt` and `<path>.json`: with the chosen
-        accountant after every epoch, with both at the end. Of several workers the first one writes.
+        accountant after every epoch, with all of them at the end. Of several workers the first one writes.
       ledger: a file in which all that is spent on this data is written down, before it is spent, and added up: earlier
         phases, optimizers and programs count too. See `adaclip_tf.privacy.ledger`. For a training in one process.
       new_phase: with a ledger that knows more steps of this optimizer than it has itself, goes on as a new phase.
@@ -87,86 +87,84 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         super().__init__()
         if target_epsilon is not None:
             validate.positive("target_epsilon", target_epsilon)
-        accounting.check_other_event(other_event)
         self.target_epsilon = target_epsilon
-        self.accountant = validate.one_of("accountant", accountant, tuple(accounting.ACCOUNTANTS))
-        self._claimed = Mechanism(1.0, num_examples, batch_size, sampling)
-        self.delta = accounting.check_delta(delta, num_examples)
         self.statement_path = None if statement_path is None else validate.path("statement_path", statement_path)
         self._account = account.Account(
-            self._claimed,
-            delta=self.delta,
-            accountant=self.accountant,
-            examples_per_user=validate.positive_integer("examples_per_user", examples_per_user),
+            Mechanism(1.0, num_examples, batch_size, sampling),
+            delta=delta,
+            accountant=accountant,
+            examples_per_user=examples_per_user,
             other_event=other_event,
             ledger=None if ledger is None else ledger_lib.Ledger(ledger),
             new_phase=validate.boolean("new_phase", new_phase),
         )
-        self._drawn: sampling_lib.Drawn | None = None
-        self._allowed: int | None = None
+        self._drawn: Drawn | None = None
+        self._horizon = Horizon()
         self._started = self._checked = self._told = False
         self._why_stopped: str | None = None
-        self._steps_per_call = 1
-        self._batches_per_epoch: int | None = None
-        self._batches_seen = 0
         self._at_end_of_epoch: float | None = None
 
     @classmethod
     def of(cls, batches: Any, *, delta: float, target_epsilon: float | None = None, **options: Any) -> PrivacyBudget:
-        """A budget that takes n, B, the way of sampling and the parts of a batch from the batches themselves.
+        """A budget that takes n, B and the way of sampling from the batches themselves, or from a mechanism.
 
         Args:
           batches: what `poisson_batches` or `distributed_poisson_batches` returned, itself. What `.map(...)` and the
-            like make of it may go to `fit`, but not here.
+            like make of it may go to `fit`, but not here. Or a `Mechanism`, whose noise the optimizer has to say.
           delta, target_epsilon, **options: as for `PrivacyBudget`.
         """
-        drawn = sampling_lib.drawn_of(batches)
-        if drawn is None:
-            raise ValueError(
-                f"`batches` must be what `poisson_batches` or `distributed_poisson_batches` returned; got {batches!r}, "
-                "which does not know how it was drawn. (What `.map`, `.prefetch` or the like make of such batches does "
-                "not know either: call `PrivacyBudget.of` with what was there before.) For other batches give "
-                "`PrivacyBudget` the arguments `num_examples`, `batch_size` and `sampling`."
-            )
+        known = batches if isinstance(batches, Mechanism) else require_drawn(batches)
         for name in ("num_examples", "batch_size", "sampling"):
             if name in options:
                 raise ValueError(f"`{name}` is known from the batches; leave it out. Got {options[name]!r}.")
         made = cls(
-            num_examples=drawn.num_examples,
-            batch_size=drawn.batch_size,
-            sampling=drawn.sampling,
+            num_examples=known.num_examples,
+            batch_size=known.batch_size,
+            sampling=known.sampling,
             delta=delta,
             target_epsilon=target_epsilon,
             **options,
         )
-        made._drawn = drawn
+        made._drawn = known if isinstance(known, Drawn) else None
         return made
 
     # -----------------------------------------------------------------------------------------------
     # What a user may ask.
 
     @property
+    def meter(self) -> PrivacyMeter:
+        """What counts epsilon: n, B, sampling, delta, the accountant."""
+        return self._account.meter
+
+    @property
     def num_examples(self) -> int:
         """n."""
-        return self._claimed.num_examples
+        return self.meter.claimed.num_examples
 
     @property
     def batch_size(self) -> int:
         """B."""
-        return self._claimed.batch_size
+        return self.meter.claimed.batch_size
 
     @property
     def sampling(self) -> str:
         """How batches are taken to be drawn."""
-        return self._claimed.sampling
+        return self.meter.claimed.sampling
+
+    @property
+    def delta(self) -> float:
+        """Of (epsilon, delta)."""
+        return self.meter.delta
+
+    @property
+    def accountant(self) -> str:
+        """The name of what adds up."""
+        return self.meter.accountant
 
     @property
     def noised_steps(self) -> int:
         """Noised steps that the weights have seen, by the optimizer's own count; 0 before it has state."""
-        try:
-            return as_int(optimizer_of(self.model).noised_steps)
-        except ValueError:
-            return 0
+        return private_optimizer.noised_steps(self._optimizer)
 
     @property
     def epsilon(self) -> float:
@@ -175,16 +173,16 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
 
     def epsilon_at(self, steps: int) -> float:
         """The epsilon spent when the optimizer counts `steps`."""
-        return self._account.epsilon_at(optimizer_of(self.model))(steps)
+        return self.meter.epsilon_at(self._optimizer, steps)
 
     @property
     def remaining_steps(self) -> int | None:
         """How many more noised steps the target allows; None without a target."""
-        return None if self._allowed is None else max(0, self._allowed - self.noised_steps)
+        return self._horizon.remaining(self.noised_steps)
 
-    def report(self, accountants: tuple[str, ...] = tuple(accounting.ACCOUNTANTS)) -> dict[str, Any]:
-        """The `privacy_report` of what has been spent up to now."""
-        report = self._account.report(optimizer_of(self.model), self.noised_steps, accountants)
+    def report(self, accountants: tuple[str, ...] | None = None) -> dict[str, Any]:
+        """The `privacy_report` of what has been spent up to now; by all accountants, or by those named."""
+        report = self.meter.report(self._optimizer, accountants)
         if report is None:
             raise ValueError("No noised step has been taken yet, so there is nothing to report. Train first.")
         return report
@@ -193,54 +191,57 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
     # Keras's hooks.
 
     def on_train_begin(self, logs=None):
-        optimizer = optimizer_of(self.model)
-        self._account.broken_off(self._steps_per_call)
+        optimizer = self._optimizer
+        self._account.broken_off(self._horizon.steps_per_call)
         self._started = self._checked = False
         self._why_stopped = None
         given = fit_data.given_to_fit(self.model)
-        self.check(given)
+        self.meter.check(optimizer, given, self._drawn)
         run_checks.check_files(self.model, self.statement_path, self._account.ledger)
         if self.model.built:
-            check_model.check_losses(self.model)
+            regularizers.check(self.model)
             optimizer.build(self.model.trainable_variables)  # a lazily restored count must be there now
-            run_checks.check_past(optimizer, self._claimed)
-        self._batches_per_epoch = self.params.get("steps")
-        self._steps_per_call = run_checks.steps_per_call(self.model, optimizer, self._batches_per_epoch)
+            claims.check_past(optimizer, self.meter.claimed)
+        parts, batches = optimizer.accumulation_steps, self.params.get("steps")
+        per_call = run_checks.steps_per_call(self.model, parts, batches)
+        self._horizon = Horizon(parts, per_call, batches, allowed=self._horizon.allowed)
         if self._account.ledger is None:
             self._plan()
         if self._drawn is None and not self._told:
             self._told = True
-            self._say(run_checks.assumption(given, self._claimed))
+            run_checks.say(self.params, claims.assumption(given, self.meter.claimed))
 
     def on_epoch_begin(self, epoch, logs=None):
         if not self._started:
             self._start()
-        self._batches_seen = 0
-        end = self._end_of_epoch()
+        self._horizon.batches_seen = 0
+        end = self._horizon.end_of_epoch(self.noised_steps)
         self._at_end_of_epoch = None if end is None else self.epsilon_at(end)
 
     def on_train_batch_begin(self, batch, logs=None):
-        if self._account.ledger is not None and self._account.rewound(self.noised_steps):
+        steps, horizon = self.noised_steps, self._horizon
+        if self._account.ledger is not None and self._account.rewound(steps):
             self._start()  # something has restored an older state in the middle of it
-        if self._next_call_passes_the_target():
-            self._account.end(self.noised_steps)
-            raise PrivacyBudgetSpentError(self._spent_message())
+        if horizon.next_call_passes(steps):
+            self._account.end(steps)
+            raise PrivacyBudgetSpentError(self._spent(steps))
         if self._account.ledger is not None:
-            self._account.before_call(self.noised_steps, self._steps_per_call, self._end_of_epoch())
+            self._account.before_call(steps, horizon.steps_per_call, horizon.end_of_epoch(steps))
 
     def on_train_batch_end(self, batch, logs=None):
-        self._batches_seen = batch + 1
+        self._horizon.batches_seen = batch + 1
         if logs is not None and self._at_end_of_epoch is not None:
             logs["epsilon"] = self._at_end_of_epoch
         if self._account.ledger is not None or not self._checked:
             self._after_call(thorough=not self._checked)
-        if self._next_call_passes_the_target():
-            self._why_stopped = f"PrivacyBudget has stopped the training: {self._spent_message()}"
+        steps = self.noised_steps
+        if self._horizon.next_call_passes(steps):
+            self._why_stopped = f"PrivacyBudget has stopped the training: {self._spent(steps)}"
             self.model.stop_training = True
 
     def on_epoch_end(self, epoch, logs=None):
         self._after_call(thorough=True)
-        self._batches_per_epoch = self._batches_per_epoch or self._batches_seen
+        self._horizon.batches_per_epoch = self._horizon.batches_per_epoch or self._horizon.batches_seen
         self._account.settle(self.noised_steps)
         if logs is not None:
             logs["epsilon"] = self.epsilon
@@ -252,9 +253,9 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
     def on_train_end(self, logs=None):
         self._account.end(self.noised_steps)
         if self._why_stopped is not None:  # now that the progress bar has ended its line
-            self._say(self._why_stopped)
+            run_checks.say(self.params, self._why_stopped)
         try:
-            self._write(tuple(accounting.ACCOUNTANTS))
+            self._write(None)
         except OSError as error:
             raise OSError(
                 f"`statement_path`={self.statement_path!r} could not be written: {error}. The model is trained and has "
@@ -263,75 +264,36 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
 
     # -----------------------------------------------------------------------------------------------
 
-    def check(self, given: fit_data.Given) -> None:
-        """Refuses what cannot be accounted for, or can be seen to be false."""
-        optimizer = optimizer_of(self.model)
-        run_checks.check_optimizer(optimizer, self._claimed, given.drawn or self._drawn)
-        run_checks.check_data(given, self._claimed, optimizer.accumulation_steps)
+    @property
+    def _optimizer(self) -> private_optimizer.PrivateOptimizer:
+        return private_optimizer.require(self.model.optimizer, "PrivacyBudget")
 
     def _start(self) -> None:
         """What depends on the optimizer's state, once everybody has restored what there is to restore."""
         self._started = True
-        optimizer = optimizer_of(self.model)
         if self.model.built:
-            run_checks.check_past(optimizer, self._claimed)
-        self._account.begin(optimizer)
+            claims.check_past(self._optimizer, self.meter.claimed)
+        self._account.begin(self._optimizer)
         self._plan()
 
     def _plan(self) -> None:
         if self.target_epsilon is not None:
-            self._allowed = self._account.epsilon_at(optimizer_of(self.model)).largest_steps(self.target_epsilon)
+            self._horizon.allowed = self.meter.largest_steps(self._optimizer, self.target_epsilon)
 
-    def _say(self, text: str) -> None:
-        """A line beside the progress bar; a line in the log for those who want none (`verbose=0`)."""
-        if self.params.get("verbose", 1) and tf.keras.utils.is_interactive_logging_enabled():
-            print(text, flush=True)
-        else:
-            logging.info("%s", text)
-
-    def _end_of_epoch(self) -> int | None:
-        """The optimizer's count at the end of the epoch, where its length is known."""
-        if not self._batches_per_epoch:
-            return None
-        batches = max(0, self._batches_per_epoch - self._batches_seen)
-        end = self.noised_steps - (-batches // optimizer_of(self.model).accumulation_steps)
-        return end if self._allowed is None else min(end, self._allowed)
-
-    def _next_call_passes_the_target(self) -> bool:
-        return self._allowed is not None and self.noised_steps + self._steps_per_call > self._allowed
-
-    def _spent_message(self) -> str:
-        steps = self.noised_steps
-        text = (
-            f"{steps} noised steps have cost epsilon {self.epsilon_at(steps):.6g}, and `target_epsilon`="
-            f"{self.target_epsilon:g} allows {self._allowed} in all"
-        )
-        if self._steps_per_call > 1:
-            text += f"; one call of the train function takes {self._steps_per_call} (`steps_per_execution`)"
-        return text + "."
+    def _spent(self, steps: int) -> str:
+        return self._horizon.spent(steps, self.epsilon_at(steps), self.target_epsilon)
 
     def _after_call(self, thorough: bool) -> None:
-        steps, optimizer = self.noised_steps, optimizer_of(self.model)
+        steps, optimizer = self.noised_steps, self._optimizer
         if thorough:
             self._checked = steps > 0
             if self._account.has_another_phase(optimizer):  # that a checkpoint has restored lazily, in the call
                 self._start()
         self._account.after_call(optimizer, steps, thorough=thorough)
 
-    def _write(self, accountants: tuple[str, ...]) -> None:
-        if self.statement_path is None or self.noised_steps == 0 or not run_checks.writes(self.model):
+    def _write(self, accountants: tuple[str, ...] | None) -> None:
+        if self.statement_path is None or self.noised_steps == 0 or not keras2.is_chief(self.model):
             return
-        report = self._account.report(optimizer_of(self.model), self.noised_steps, accountants)
+        report = self.meter.report(self._optimizer, accountants)
         if report is not None:
             statement.write_report(report, self.statement_path)
-
-
-def optimizer_of(model: Any) -> Any:
-    """The model's optimizer, if it is one that counts its noised steps."""
-    optimizer = model.optimizer
-    if not hasattr(type(optimizer), "noised_steps"):
-        raise ValueError(
-            "PrivacyBudget needs an optimizer that counts its noised steps, DPAdaClipSGD or DPFixedClipSGD; "
-            f"the model was compiled with {type(optimizer).__name__}."
-        )
-    return optimizer

@@ -1,4 +1,8 @@
-"""From a target epsilon to noise multipliers: the inverse of `accounting.epsilon`."""
+"""From a target epsilon to noise multipliers: the inverse of `epsilon`.
+
+The search is our own and not `dp_accounting.calibrate_dp_mechanism`: it begins with cheaper accountants and hands their
+answer on (`Accountant.approach`), it looks on a logarithmic scale, and what it returns is within the target, always.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,12 @@ import dp_accounting
 from scipy import optimize
 
 from adaclip_tf._internal import validate
-from adaclip_tf.privacy import accounting
+from adaclip_tf.privacy import accountants, group
+from adaclip_tf.privacy.epsilon import check_delta, epsilon_of
+from adaclip_tf.privacy.events import gaussian_event
 from adaclip_tf.privacy.mechanism import Mechanism
 
-LEAST_NOISE, MOST_NOISE = 0.05, 1e4  # outside, either no privacy is left or no signal
-
-# PLD's cost goes with the number of intervals; the coarse one only finds the neighbourhood.
-_COARSE_INTERVAL = 1e-3
+MIN_NOISE, MAX_NOISE = 0.05, 1e4  # outside, either no privacy is left or no signal
 
 
 class _OutOfReachError(ValueError):
@@ -30,6 +33,16 @@ class BudgetSplit(NamedTuple):
     training_noise_multiplier: float
     epsilon: float  # of both together
     event: dp_accounting.DpEvent  # of both together
+
+
+class Target(NamedTuple):
+    """What a search is to meet: the arguments that `noise_multiplier` and `split_budget` share."""
+
+    epsilon: float
+    delta: float
+    accountant: str = "rdp"
+    examples_per_user: int = 1
+    tolerance: float = 1e-4
 
 
 def noise_multiplier(
@@ -56,7 +69,7 @@ def noise_multiplier(
     Args:
       target_epsilon: what the run may cost.
       tolerance: how far above the least value the result may lie, as a fraction of it.
-      The rest: as in `accounting.epsilon`, with "rdp" or "pld" as the accountant.
+      The rest: as in `epsilon`, with the name of an accountant.
 
     Returns:
       z with epsilon(noise_multiplier=z, ...) <= target_epsilon, by the same accountant.
@@ -65,14 +78,28 @@ def noise_multiplier(
       ValueError: if no noise multiplier up to 10,000 gets there. RDP with its finite set of orders cannot
         show an epsilon below about log(1 / delta) / 3000; PLD can.
     """
+    mechanism = Mechanism(1.0, num_examples, batch_size, sampling, microbatch_sensitivity)
+    target = Target(target_epsilon, delta, accountant, examples_per_user, tolerance)
+    return noise_for_run(mechanism, target, epochs=epochs, steps=steps)
 
-    def event(z: float) -> dp_accounting.DpEvent:
-        step = Mechanism(z, num_examples, batch_size, sampling, microbatch_sensitivity)
-        return step.event(epochs=epochs, steps=steps)
 
-    event(1.0)  # a bad argument is named before the search starts
-    accounting.check_delta(delta, num_examples)
-    return _least_noise(event, target_epsilon, delta, accountant, examples_per_user, tolerance)
+def noise_for_run(
+    mechanism: Mechanism, target: Target, *, epochs: float | None = None, steps: int | None = None
+) -> float:
+    """The least noise multiplier with which so many epochs or steps of `mechanism` meet `target`.
+
+    Example:
+      >>> round(noise_for_run(Mechanism(1.0, num_examples=60000, batch_size=600), Target(1.0, 1e-5), epochs=10), 2)
+      1.51
+
+    Args:
+      mechanism: of one step. Its own noise multiplier plays no part.
+      target: epsilon, delta, the accountant.
+      epochs, steps: the length of the run.
+    """
+    mechanism.event(epochs=epochs, steps=steps)  # a bad argument is named before the search starts
+    check_delta(target.delta, mechanism.num_examples)
+    return _least_noise(lambda z: mechanism.with_noise(z).event(epochs=epochs, steps=steps), target)
 
 
 def split_budget(
@@ -103,56 +130,46 @@ def split_budget(
       True
     """
     fraction = validate.fraction("pca_fraction", pca_fraction)
-    target = validate.positive("target_epsilon", target_epsilon)
     validate.positive("pca_fraction", fraction)
-
-    pca_noise = _least_noise(
-        accounting.gaussian_event, fraction * target, delta, accountant, examples_per_user, tolerance
+    mechanism = Mechanism(1.0, num_examples, batch_size, sampling, microbatch_sensitivity)
+    target = Target(
+        validate.positive("target_epsilon", target_epsilon), delta, accountant, examples_per_user, tolerance
     )
+    pca_noise = _least_noise(gaussian_event, target._replace(epsilon=fraction * target.epsilon))
 
     def both(z: float) -> dp_accounting.DpEvent:
-        step = Mechanism(z, num_examples, batch_size, sampling, microbatch_sensitivity)
-        training = step.event(epochs=epochs, steps=steps)
-        return dp_accounting.ComposedDpEvent([accounting.gaussian_event(pca_noise), training])
+        training = mechanism.with_noise(z).event(epochs=epochs, steps=steps)
+        return dp_accounting.ComposedDpEvent([gaussian_event(pca_noise), training])
 
-    accounting.check_delta(delta, num_examples)
-    noise = _least_noise(both, target, delta, accountant, examples_per_user, tolerance)
+    check_delta(delta, num_examples)
+    noise = _least_noise(both, target)
     event = both(noise)
-    total = accounting.epsilon_of(event, delta=delta, accountant=accountant, examples_per_user=examples_per_user)
+    total = epsilon_of(event, delta=delta, accountant=accountant, examples_per_user=examples_per_user)
     return BudgetSplit(pca_noise, noise, total, event)
 
 
-def _least_noise(
-    event: Callable[[float], dp_accounting.DpEvent],
-    target_epsilon: float,
-    delta: float,
-    accountant: str,
-    examples_per_user: int,
-    tolerance: float,
-) -> float:
-    """The least z with epsilon_of(event(z)) <= target_epsilon, by a chain of ever finer accountants."""
-    target = validate.positive("target_epsilon", target_epsilon)
-    validate.positive("tolerance", tolerance)
-    validate.positive_integer("examples_per_user", examples_per_user)
-    validate.one_of("accountant", accountant, tuple(accounting.ACCOUNTANTS))
+def _least_noise(event: Callable[[float], dp_accounting.DpEvent], target: Target) -> float:
+    """The least z for which event(z) meets the target, by a chain of ever finer accountants."""
+    validate.positive("target_epsilon", target.epsilon)
+    validate.positive("tolerance", target.tolerance)
+    validate.positive_integer("examples_per_user", target.examples_per_user)
+    accountant = accountants.named(target.accountant)
+    check_delta(target.delta)
 
-    def search(make: accounting.Accountant, guess: float, factor: float, precision: float) -> float:
+    def search(by: accountants.Accountant, guess: float, factor: float, tolerance: float) -> float:
         def epsilon_at(z: float) -> float:
-            return accounting.epsilon_of(event(z), delta=delta, accountant=make, examples_per_user=examples_per_user)
+            return group.group_epsilon(by.of_event(event(z)), target.delta, target.examples_per_user)
 
-        return _solve(epsilon_at, target, guess, factor, precision)
+        return _solve(epsilon_at, target.epsilon, guess, factor, tolerance)
 
-    if accountant == "rdp":
-        return search("rdp", 1.0, 2.0, tolerance)
-    try:
-        guess = search("rdp", 1.0, 2.0, 1e-2)
-    except _OutOfReachError:
-        guess = 64.0  # of RDP, not of PLD
-    if target < 100.0 * _COARSE_INTERVAL:
-        return search("pld", guess, 1.2, tolerance)
-    coarse = functools.partial(dp_accounting.pld.PLDAccountant, value_discretization_interval=_COARSE_INTERVAL)
-    guess = search(coarse, guess, 1.2, tolerance)
-    return search("pld", guess, 1.003, tolerance)
+    guess, factor = 1.0, 2.0
+    for rough in accountant.approach(target.epsilon):
+        try:
+            guess = search(rough.accountant, guess, factor, rough.precision or target.tolerance)
+        except _OutOfReachError:
+            guess = 64.0  # out of the cheaper one's reach, which says little of the finer one's
+        factor = rough.factor
+    return search(accountant, guess, factor, target.tolerance)
 
 
 def _solve(epsilon_at: Callable[[float], float], target: float, guess: float, factor: float, tolerance: float) -> float:
@@ -160,21 +177,21 @@ def _solve(epsilon_at: Callable[[float], float], target: float, guess: float, fa
     epsilon_at = functools.cache(epsilon_at)
     high, step = guess, factor
     while epsilon_at(high) > target:
-        if high >= MOST_NOISE:
+        if high >= MAX_NOISE:
             raise _OutOfReachError(
-                f"`target_epsilon`={target:g} is out of reach: no noise multiplier up to {MOST_NOISE:g} gets "
+                f"`target_epsilon`={target:g} is out of reach: no noise multiplier up to {MAX_NOISE:g} gets "
                 "there. Ask for a larger epsilon or delta, fewer steps or a smaller batch; or, for a very "
                 "small epsilon, use accountant='pld'."
             )
-        high, step = min(high * step, MOST_NOISE), step * factor
+        high, step = min(high * step, MAX_NOISE), step * factor
     low, step = high / factor, factor * factor
     while epsilon_at(low) <= target:
-        if low <= LEAST_NOISE:
+        if low <= MIN_NOISE:
             raise ValueError(
-                f"`target_epsilon`={target:g} is so large that a noise multiplier of {LEAST_NOISE:g} meets "
+                f"`target_epsilon`={target:g} is so large that a noise multiplier of {MIN_NOISE:g} meets "
                 "it: that is no privacy. Ask for a smaller epsilon."
             )
-        high, low, step = low, max(low / step, LEAST_NOISE), step * factor
+        high, low, step = low, max(low / step, MIN_NOISE), step * factor
     ceiling = 100.0 * target + 100.0  # infinity would stop the secant steps
 
     def gap(log_z: float) -> float:

@@ -1,28 +1,23 @@
 """Epsilon as a function of the number of steps: the costly part once, then little at every call.
 
 `epsilon(steps=...)` starts from nothing every time. A training run asks again at every epoch, so the work
-is split here: what one release costs is computed once, and `curve(steps)` only composes it `steps` times.
-
-| accountant | once                               | per new number of steps                         |
-|------------|------------------------------------|-------------------------------------------------|
-| "rdp"      | RDP of one release, at every order | steps * rdp and the conversion: a millisecond   |
-| "pld"      | loss distribution of one release   | one self-composition by FFT: tenths of a second |
+is split here: what one release costs is computed once (`Accountant.prepare`), and `curve(steps)` only composes it
+`steps` times. `adaclip_tf.privacy.accountants` has the times that this takes.
 """
 
 from __future__ import annotations
 
-import copy
 import functools
 from typing import Callable
 
 import dp_accounting
-from dp_accounting.pld import privacy_loss_distribution
 
 from adaclip_tf._internal import validate
-from adaclip_tf.privacy import accounting
+from adaclip_tf.privacy import accountants, events, group
+from adaclip_tf.privacy.epsilon import check_delta
 from adaclip_tf.privacy.mechanism import Mechanism
 
-MOST_STEPS = 10**9  # beyond this a budget counts as unlimited
+UNLIMITED_STEPS = 10**9  # a budget that allows so many counts as unlimited; no training takes them
 
 
 class EpsilonCurve:
@@ -35,8 +30,8 @@ class EpsilonCurve:
 
     Args:
       mechanism: of one step.
-      delta, examples_per_user: as in `accounting.epsilon`.
-      accountant: "rdp" or "pld".
+      delta, examples_per_user: as in `epsilon`.
+      accountant: the name of one: "rdp", "pld", or another that is registered.
       other_event: what else the same data has paid for, such as `PrivatePCA(...).event`.
       paid_before: steps of the same mechanism that are paid for without being counted in `steps`; negative where
         the first ones of `steps` are in `other_event` already.
@@ -52,87 +47,47 @@ class EpsilonCurve:
         other_event: dp_accounting.DpEvent | None = None,
         paid_before: int = 0,
     ):
-        accounting.check_other_event(other_event)
-        validate.one_of("accountant", accountant, tuple(_COMPOSERS))
-        validate.positive_integer("examples_per_user", examples_per_user)
-        self._delta = accounting.check_delta(delta, mechanism.num_examples)
-        self._group = examples_per_user
+        events.check_other_event(other_event)
+        self._accountant = accountants.named(accountant)
+        self._group = validate.positive_integer("examples_per_user", examples_per_user)
+        self._delta = check_delta(delta, mechanism.num_examples)
         self._mechanism, self._paid_before = mechanism, paid_before
-        self._events = (mechanism.release, other_event)
-        self._accountant = accountant
-        self._compose = _COMPOSERS[accountant](*self._events)
-        self._of_count = functools.lru_cache(maxsize=1024)(self._compute)
+        self._other_event = other_event
+        self._epsilon = self._by(self._accountant)
 
     def __call__(self, steps: int) -> float:
-        return self._of_count(self._mechanism.releases(max(0, self._paid_before + steps)))
+        return self._epsilon(steps)
 
     def largest_steps(self, target_epsilon: float) -> int:
         """The largest number of steps whose epsilon is at most `target_epsilon`; 0 if none."""
         target = validate.positive("target_epsilon", target_epsilon)
-        low, stride = self._steps_from_below(target), 1
-        if self(low) > target:
-            return 0
-        while self(low + stride) <= target:  # gallop: low is always within the target
-            low, stride = low + stride, 2 * stride
-            if low >= MOST_STEPS:
-                return MOST_STEPS
-        high = low + stride
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self(middle) <= target else (low, middle)
-        return low
+        start = 0
+        for rough in self._accountant.approach(target)[:1]:  # the cheapest; its answer is within the target
+            start = _largest_steps(self._by(rough.accountant), target, 0)
+        return _largest_steps(self, target, start if self(start) <= target else 0)
 
-    def _steps_from_below(self, target: float) -> int:
-        """A first guess that is within the target. RDP's epsilon is above PLD's, and quick."""
-        if self._accountant == "rdp":
-            return 0
-        quick = copy.copy(self)
-        quick._accountant, quick._compose = "rdp", _RdpComposer(*self._events)
-        quick._of_count = functools.cache(quick._compute)
-        guess = quick.largest_steps(target)
-        return guess if self(guess) <= target else 0
+    def _by(self, accountant: accountants.Accountant) -> Callable[[int], float]:
+        """Epsilon after so many steps, by `accountant`."""
+        composed = accountant.prepare(self._mechanism.release, self._other_event)
 
-    def _compute(self, count: int) -> float:
-        return accounting.group_epsilon(self._compose(count), self._delta, self._group)
+        @functools.lru_cache(maxsize=1024)
+        def of_count(count: int) -> float:
+            return group.group_epsilon(composed(count), self._delta, self._group)
+
+        return lambda steps: of_count(self._mechanism.releases(max(0, self._paid_before + steps)))
 
 
-class _RdpComposer:
-    """RDP adds up, so that `count` releases cost `count` times the RDP of one."""
-
-    def __init__(self, release: dp_accounting.DpEvent, other: dp_accounting.DpEvent | None):
-        one = dp_accounting.rdp.RdpAccountant().compose(release)
-        rest = dp_accounting.rdp.RdpAccountant().compose(other or dp_accounting.NoOpDpEvent())
-        self._orders, self._one, self._rest = one.orders, one.rdp, rest.rdp
-
-    def __call__(self, count: int) -> Callable[[float], float]:
-        # 0 * infinity (no step of a mechanism without noise) must be 0.
-        rdp = self._rest + (count * self._one if count else 0.0)
-        return lambda delta: dp_accounting.rdp.compute_epsilon(self._orders, rdp, delta)[0]
-
-
-class _PldComposer:
-    """Keeps the loss distribution of one release, which takes about a second to build."""
-
-    def __init__(self, release: dp_accounting.DpEvent, other: dp_accounting.DpEvent | None):
-        self._release, self._other = release, other
-        gaussian = getattr(release, "event", release)
-        self._one = None
-        if other is None and gaussian.noise_multiplier > 0.0:
-            self._one = privacy_loss_distribution.from_gaussian_mechanism(
-                gaussian.noise_multiplier,
-                sampling_prob=getattr(release, "sampling_probability", 1.0),
-                value_discretization_interval=accounting.pld_interval(release),
-            )
-
-    def __call__(self, count: int) -> Callable[[float], float]:
-        if self._one is not None and count > 0:
-            return self._one.self_compose(count).get_epsilon_for_delta
-        events = [] if self._other is None else [self._other]
-        if count:
-            events.append(dp_accounting.SelfComposedDpEvent(self._release, count))
-        event = dp_accounting.ComposedDpEvent(events)
-        accountant = dp_accounting.pld.PLDAccountant(value_discretization_interval=accounting.pld_interval(event))
-        return accountant.compose(event).get_epsilon
-
-
-_COMPOSERS: dict[str, Callable] = {"rdp": _RdpComposer, "pld": _PldComposer}
+def _largest_steps(epsilon_at: Callable[[int], float], target: float, start: int) -> int:
+    """The largest number of steps whose epsilon is at most `target`, from `start` upwards; 0 if that is beyond it."""
+    low, stride = start, 1
+    if epsilon_at(low) > target:
+        return 0
+    while epsilon_at(low + stride) <= target:  # gallop: low is always within the target
+        low, stride = low + stride, 2 * stride
+        if low >= UNLIMITED_STEPS:
+            return UNLIMITED_STEPS
+    high = low + stride
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if epsilon_at(middle) <= target else (low, middle)
+    return low

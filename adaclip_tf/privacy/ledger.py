@@ -6,7 +6,7 @@
 
 Epsilon is then that of everything in the file together. One ledger belongs to one data set.
 
-Phases. An optimizer draws a random phase with its state, which is saved and restored with it (`optimizers.past`). So a
+Phases. An optimizer draws a random phase with its state, which is saved and restored with it (`past_steps`). So a
 restored optimizer goes on with its phase, and whatever has no such state (a new optimizer after layers were frozen,
 weights that were loaded alone, another program) is a new phase, which adds to all earlier ones. That is always safe.
 
@@ -14,7 +14,7 @@ Written before it is spent. A step is reserved before it is taken, in a file tha
 one rename. A run that ends settles at the steps that it took, so that stopping and resuming costs exactly what one run
 costs. A run that is killed leaves its reservation, at most `BLOCK` steps ahead, and those count as spent: they may
 have been taken, and seen, in a checkpoint, a log or by someone at the screen. What a resumed run then takes again
-comes on top, since it is noised anew: both draws could have been seen.
+comes on top, since it is noised again: both draws could have been seen.
 
 | the optimizer's count is   | then                                                                                    |
 |----------------------------|-----------------------------------------------------------------------------------------|
@@ -40,7 +40,8 @@ from typing import Any
 import dp_accounting
 
 from adaclip_tf._internal import files, locking, validate
-from adaclip_tf.privacy import accounting, event_json
+from adaclip_tf.privacy import accountants, event_json
+from adaclip_tf.privacy import epsilon as epsilon_lib
 from adaclip_tf.privacy.mechanism import Mechanism
 
 FORMAT, VERSION = "adaclip_tf.privacy.ledger", 1
@@ -151,9 +152,11 @@ class Ledger:
         parts += [phase.event for phase in phases if phase.id != without and phase.steps]
         return dp_accounting.ComposedDpEvent(parts) if parts else dp_accounting.NoOpDpEvent()
 
-    def epsilon(self, *, delta: float, accountant: accounting.Accountant = "rdp", examples_per_user: int = 1) -> float:
+    def epsilon(
+        self, *, delta: float, accountant: epsilon_lib.AccountantName = "rdp", examples_per_user: int = 1
+    ) -> float:
         """The epsilon of all that the file holds, at `delta`."""
-        return accounting.epsilon_of(
+        return epsilon_lib.epsilon_of(
             self.event(), delta=delta, accountant=accountant, examples_per_user=examples_per_user
         )
 
@@ -169,7 +172,7 @@ class Ledger:
                 f"{step.num_examples:,}, B = {step.batch_size:,}, {step.sampling}, sensitivity "
                 f"{step.microbatch_sensitivity:g}{state}"
             )
-        for name in accounting.ACCOUNTANTS:
+        for name in accountants.names():
             value = self.epsilon(delta=delta, accountant=name)
             lines.append(f"epsilon at delta = {delta:g} of all together, by {name.upper()}: {value:.4f}")
         return "\n".join(lines) + "\n"

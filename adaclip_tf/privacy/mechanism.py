@@ -1,7 +1,7 @@
 """`Mechanism`: what one noised step is to an example, and how many steps are how many releases.
 
 Budget, curve, statement, calibration and ledger all count by this one class, so that they cannot disagree.
-`adaclip_tf.privacy.accounting` has the table of what is proven for which way of sampling.
+`adaclip_tf.privacy.events` has the table of what is proven for which way of sampling.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import dp_accounting
 from adaclip_tf._internal import validate
 
 SAMPLINGS = ("poisson", "shuffled")
-MOST_STEPS = 10**12  # dp_accounting counts in float64
+MAX_STEPS = 10**12  # of one event: dp_accounting counts in float64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +56,10 @@ class Mechanism:
                 f"got {self.microbatch_sensitivity!r}."
             )
 
+    def with_noise(self, noise_multiplier: float) -> Mechanism:
+        """The same step with other noise."""
+        return dataclasses.replace(self, noise_multiplier=noise_multiplier)
+
     @property
     def relation(self) -> str:
         """The neighbouring relation for which the event holds."""
@@ -65,7 +69,7 @@ class Mechanism:
 
     @property
     def release(self) -> dp_accounting.DpEvent:
-        """What one example pays when its batch may be, or is, the one that is released."""
+        """The privacy event of one release, as one example sees it."""
         event = dp_accounting.GaussianDpEvent(self.noise_multiplier / self.microbatch_sensitivity)
         if self.sampling == "shuffled":
             return event
@@ -108,6 +112,6 @@ class Mechanism:
         if (epochs is None) == (steps is None):
             raise ValueError(f"Give either `epochs` or `steps`; got epochs={epochs!r} and steps={steps!r}.")
         count = self.steps_in(epochs) if epochs is not None else validate.positive_integer("steps", steps)
-        if count > MOST_STEPS:
-            raise ValueError(f"`steps` must be at most {MOST_STEPS:g}; got steps={steps!r} and epochs={epochs!r}.")
+        if count > MAX_STEPS:
+            raise ValueError(f"`steps` must be at most {MAX_STEPS:g}; got steps={steps!r} and epochs={epochs!r}.")
         return count

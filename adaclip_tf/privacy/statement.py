@@ -7,6 +7,7 @@ assumptions, and what lies outside.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import json
 import math
@@ -17,8 +18,10 @@ from typing import Any
 
 import dp_accounting
 
-from adaclip_tf._internal import files, validate
-from adaclip_tf.privacy import accounting
+from adaclip_tf._internal import files
+from adaclip_tf.privacy import accountants as accountants_lib
+from adaclip_tf.privacy import events as events_lib
+from adaclip_tf.privacy.epsilon import check_delta, epsilon_of
 from adaclip_tf.privacy.mechanism import SAMPLINGS, Mechanism
 
 _WIDTH = 88
@@ -36,55 +39,83 @@ def privacy_report(
     microbatch_sensitivity: float = 1.0,
     examples_per_user: int = 1,
     other_event: dp_accounting.DpEvent | None = None,
-    accountants: Sequence[str] = ("rdp", "pld"),
+    accountants: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """The guarantee of a run as a dictionary: `report_on` the `Mechanism` that the arguments describe.
+
+    Args:
+      noise_multiplier, num_examples, batch_size, sampling, microbatch_sensitivity: as in
+        `adaclip_tf.privacy.mechanism.Mechanism`.
+      The rest: as in `report_on`.
+    """
+    return report_on(
+        Mechanism(noise_multiplier, num_examples, batch_size, sampling, microbatch_sensitivity),
+        delta=delta,
+        epochs=epochs,
+        steps=steps,
+        examples_per_user=examples_per_user,
+        other_event=other_event,
+        accountants=accountants,
+    )
+
+
+def report_on(
+    mechanism: Mechanism,
+    *,
+    delta: float,
+    epochs: float | None = None,
+    steps: int | None = None,
+    examples_per_user: int = 1,
+    other_event: dp_accounting.DpEvent | None = None,
+    accountants: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """The guarantee of a run as a dictionary of plain numbers and strings, ready for JSON.
 
+    Example:
+      >>> report = report_on(Mechanism(1.1, 60000, 600), delta=1e-5, epochs=10, accountants=["rdp"])
+      >>> round(report["guarantee"]["rdp"], 4), report["steps"]
+      (1.7118, 1000)
+
     Args:
-      The arguments of `accounting.epsilon`, and
+      mechanism: of one step.
+      delta, epochs, steps, examples_per_user: as in `epsilon`.
       other_event: what else was computed from the same data, such as `PrivatePCA(...).event`.
-      accountants: which epsilons to compute.
+      accountants: which epsilons to compute; None for all accountants that are registered.
 
     Returns:
       `epsilon` holds, for each way of drawing batches, one number per accountant: "poisson", and
       "shuffled", which counts each example once per epoch with no amplification. An infinite epsilon (no
       noise) is None. `guarantee` is the entry of `epsilon` for the `sampling` that was used.
     """
-    accounting.check_other_event(other_event)
-    validate.one_of("sampling", sampling, SAMPLINGS)
-    steps_of = {
-        kind: Mechanism(noise_multiplier, num_examples, batch_size, kind, microbatch_sensitivity) for kind in SAMPLINGS
-    }
-    count = steps_of[sampling].count(epochs=epochs, steps=steps)
-    accounting.check_delta(delta, num_examples)
+    events_lib.check_other_event(other_event)
+    count = mechanism.count(epochs=epochs, steps=steps)
+    check_delta(delta, mechanism.num_examples)
     epsilons: dict[str, dict[str, float | None]] = {}
     events: dict[str, dp_accounting.DpEvent] = {}
-    for kind, step in steps_of.items():
-        training = step.event(epochs=epochs, steps=steps)
+    for kind in SAMPLINGS:
+        training = dataclasses.replace(mechanism, sampling=kind).event(epochs=epochs, steps=steps)
         events[kind] = dp_accounting.ComposedDpEvent([training] if other_event is None else [other_event, training])
         epsilons[kind] = {}
-        for name in accountants:
-            value = accounting.epsilon_of(
-                events[kind], delta=delta, accountant=name, examples_per_user=examples_per_user
-            )
+        for name in accountants_lib.names() if accountants is None else accountants:
+            value = epsilon_of(events[kind], delta=delta, accountant=name, examples_per_user=examples_per_user)
             epsilons[kind][name] = float(value) if math.isfinite(value) else None
     return {
-        "noise_multiplier": noise_multiplier,
-        "num_examples": num_examples,
-        "batch_size": batch_size,
-        "microbatch_sensitivity": microbatch_sensitivity,
+        "noise_multiplier": mechanism.noise_multiplier,
+        "num_examples": mechanism.num_examples,
+        "batch_size": mechanism.batch_size,
+        "microbatch_sensitivity": mechanism.microbatch_sensitivity,
         "delta": delta,
         "steps": count,
-        "epochs": epochs if epochs is not None else count / steps_of[sampling].epoch,
-        "sampling": sampling,
-        "sampling_probability": batch_size / num_examples,
+        "epochs": epochs if epochs is not None else count / mechanism.epoch,
+        "sampling": mechanism.sampling,
+        "sampling_probability": mechanism.batch_size / mechanism.num_examples,
         "examples_per_user": examples_per_user,
-        "neighbouring_relation": steps_of[sampling].relation,
+        "neighbouring_relation": mechanism.relation,
         "unit": "example" if examples_per_user == 1 else f"user with up to {examples_per_user} examples",
         "epsilon": epsilons,
-        "guarantee": epsilons[sampling],
+        "guarantee": epsilons[mechanism.sampling],
         "includes_other_event": None if other_event is None else repr(other_event),
-        "event": repr(events[sampling]),
+        "event": repr(events[mechanism.sampling]),
         "computed_by": f"dp_accounting {importlib.metadata.version('dp-accounting')}",
     }
 
@@ -178,7 +209,7 @@ def _assumptions(report: dict[str, Any]) -> list[str]:
     if report["microbatch_sensitivity"] != 1.0:
         lines.append(
             "Microbatches whose grouping does not depend on which examples are present: groups fixed "
-            "beforehand and sampled as wholes, or batches of fixed size. Examples that are Poisson-sampled "
+            "beforehand and sampled whole, or batches of fixed size. Examples that are Poisson-sampled "
             "one by one and then grouped by position do NOT satisfy this, and nothing is proven for them. "
             "For whole groups and q <= 1/2 the RDP figure is a proven bound; the PLD figure is not."
         )

@@ -30,7 +30,7 @@ _OWN_STATE = (
 _COUNTS = ("_iterations", "_learning_rate")
 _STATISTICS = ("total", "count", "mean", "variance", "moving_mean", "moving_variance")
 # A constant of a program with more numbers than this is no shape, axis or option.
-_MOST_NUMBERS = 16
+_MAX_NUMBERS = 16
 
 
 def inspect(path: str) -> tuple[str, list[Finding]]:
@@ -115,7 +115,7 @@ def _of_program(path: str) -> Iterator[Finding]:
                 continue  # the names of the variables, which are listed above
             for node in nodes:
                 value = tf.make_ndarray(node.attr["value"].tensor) if node.op == "Const" else np.zeros(0)
-                if value.size > _MOST_NUMBERS or (value.size > 2 and value.dtype.kind in "fO"):  # O: words
+                if value.size > _MAX_NUMBERS or (value.size > 2 and value.dtype.kind in "fO"):  # O: words
                     what = f"a constant of {value.size} numbers or words"
                     yield Finding(
                         f"saved_model.pb: {function}{node.name}", what, "the program may hold data", value=value

@@ -29,7 +29,7 @@ MOVING = {
     "SpectralNormalization": "an iterated vector",
 }
 # More than this is no option of a layer: a range has two real numbers; shapes and axes have few whole ones.
-_MOST_REALS, _MOST_NUMBERS, _MOST_WORDS, _LONGEST_TEXT = 2, 16, 16, 512
+_MAX_REALS, _MAX_NUMBERS, _MAX_WORDS, _MAX_TEXT = 2, 16, 16, 512
 _BATCH_SHAPES = ("batch_input_shape", "batch_shape", "build_input_shape", "input_shape")
 _GRAPH = ("input_layers", "output_layers")  # lists of layer names and positions
 
@@ -76,7 +76,7 @@ def _walk(value: Any, names: tuple[str, ...], layer_class: str, key: str) -> Ite
                 yield from _walk(child, names, layer_class, key)
         else:
             yield from _numbers(value, names, layer_class, key)
-    elif isinstance(value, (str, bytes)) and len(value) > _LONGEST_TEXT:
+    elif isinstance(value, (str, bytes)) and len(value) > _MAX_TEXT:
         yield Held(names, layer_class, f"{len(value)} characters of text or code in `{key}`")
 
 
@@ -87,9 +87,9 @@ def _numbers(value: Any, names: tuple[str, ...], layer_class: str, key: str) -> 
     numbers = [leaf for leaf in leaves if isinstance(leaf, (int, float, complex, np.number))]
     reals = [number for number in numbers if isinstance(number, (float, complex, np.inexact))]
     words = [leaf for leaf in leaves if isinstance(leaf, (str, bytes))]
-    if len(reals) > _MOST_REALS or len(numbers) > _MOST_NUMBERS:
+    if len(reals) > _MAX_REALS or len(numbers) > _MAX_NUMBERS:
         yield Held(names, layer_class, f"{len(numbers)} numbers in `{key}`")
-    if len(words) > _MOST_WORDS or any(len(word) > _LONGEST_TEXT for word in words):
+    if len(words) > _MAX_WORDS or any(len(word) > _MAX_TEXT for word in words):
         yield Held(names, layer_class, f"{len(words)} words in `{key}`")
 
 

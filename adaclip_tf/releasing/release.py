@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf._internal import files, validate
-from adaclip_tf.optimizers.dp_optimizer import DPOptimizer
+from adaclip_tf.privacy import private_optimizer
 from adaclip_tf.releasing import layer_state, release_files, release_statement, twins
 
 
@@ -106,18 +106,19 @@ def _checked_path(path: Any) -> str:
     return path
 
 
-def _checked_optimizer(model: Any) -> DPOptimizer:
+def _checked_optimizer(model: Any) -> private_optimizer.PrivateOptimizer:
     """The optimizer, if all that the weights have seen of the data is its noised sums."""
     if not isinstance(model, tf.keras.Model):
         raise ValueError(f"`model` must be a Keras model; got a {type(model).__name__}.")
-    optimizer = getattr(model, "optimizer", None)
-    if not isinstance(optimizer, DPOptimizer):
+    optimizer: Any = getattr(model, "optimizer", None)
+    if not private_optimizer.is_private(optimizer):
         had = "no optimizer" if optimizer is None else f"the optimizer {type(optimizer).__name__}"
         raise ValueError(
-            f"`model` has {had}, so nothing says that it was trained with noise. Release it with the DPAdaClipSGD or "
-            "DPFixedClipSGD that trained it: right after `fit`, or loaded from a .keras file with its optimizer."
+            f"`model` has {had}, so nothing says that it was trained with noise. Release it with the "
+            "optimizer that counted its noised steps, such as DPAdaClipSGD: right after `fit`, or loaded from a .keras "
+            "file with its optimizer."
         )
-    steps = release_statement.count(optimizer)
+    steps = private_optimizer.noised_steps(optimizer)
     if not steps:
         raise ValueError(
             "`model` has taken no noised steps, so there is nothing to state. Train it first; a SavedModel loses its "

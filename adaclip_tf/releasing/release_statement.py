@@ -7,8 +7,7 @@ import textwrap
 from collections import Counter
 from typing import Any
 
-import tensorflow as tf
-
+from adaclip_tf.privacy import private_optimizer
 from adaclip_tf.privacy import statement as statement_lib
 from adaclip_tf.releasing import twins
 
@@ -18,19 +17,11 @@ GROUP = "privacy_statement"  # with "text" and "json", in an HDF5 file
 _WIDTH = 88
 
 
-def count(optimizer: Any) -> int:
-    """Noised steps; 0 before the optimizer has state."""
-    try:
-        return int(tf.convert_to_tensor(optimizer.noised_steps))
-    except ValueError:
-        return 0
-
-
 def training_facts(optimizer: Any) -> dict[str, Any]:
     """What the optimizer itself says of the training. All of it is public."""
     return {
         "optimizer": type(optimizer).__name__,
-        "noised_steps": count(optimizer),
+        "noised_steps": private_optimizer.noised_steps(optimizer),
         "noise_multiplier": optimizer.past_steps().noise_multiplier,
         "expected_batch_size": optimizer.expected_batch_size,
         "num_microbatches": optimizer.num_microbatches,
@@ -69,7 +60,7 @@ def _check_fits(report: dict[str, Any], optimizer: Any) -> None:
         if report.get(claim) is not None and facts[fact] is not None and wrong(report[claim], facts[fact]):
             raise ValueError(
                 f"`statement` says {claim}={report[claim]}, but the optimizer has {fact}={facts[fact]}. Give the "
-                "PrivacyBudget of this training, or make the report anew."
+                "PrivacyBudget of this training, or make the report again."
             )
     if report.get("sampling") == "poisson" and not (optimizer.expected_batch_size or optimizer.num_microbatches):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""A model's twin: built anew from its configuration, given the values that may be published, and nothing else.
+"""A model's twin: built again from its configuration, given the values that may be published, and nothing else.
 
 The twin has never seen data. Whatever a layer of the model has picked up besides, in tables, generators, metrics,
 caches or attributes, is not there to be saved.
@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from adaclip_tf._internal import keras2
 from adaclip_tf.releasing import layer_state
 
 # What an array of a release is; the later, the weaker.
@@ -31,17 +32,15 @@ def _tree(layer: Any, names: tuple[str, ...], seen: set[int]) -> Iterator[tuple[
     seen.add(id(layer))
     yield names, layer
     if isinstance(layer, tf.keras.layers.Layer):
-        for child in layer._flatten_modules(recursive=False, include_self=False):
-            # A plain tf.Module has no name before its base class's __init__ ran.
-            name = getattr(child, "_name", None) or type(child).__name__
-            yield from _tree(child, (*names, name), seen)
+        for child in keras2.modules_in(layer):
+            yield from _tree(child, (*names, keras2.module_name(child)), seen)
 
 
 def variables_of(layer: Any) -> list[Any]:
     """The variables that the layer itself has, without those of layers in it."""
     if not isinstance(layer, tf.keras.layers.Layer):
         return list(layer.variables)  # a plain tf.Module
-    return [v for v in layer._trainable_weights + layer._non_trainable_weights if isinstance(v, tf.Variable)]
+    return [v for v in keras2.own_weights(layer) if isinstance(v, tf.Variable)]
 
 
 def saved_values(layer: Any) -> list[Any]:
@@ -55,7 +54,7 @@ def saved_values(layer: Any) -> list[Any]:
 
 def is_trained(variable: Any, optimizer: Any) -> bool:
     """Whether the optimizer, and so nothing but noised gradients, moves the variable."""
-    return optimizer._var_key(variable) in optimizer._index_dict
+    return keras2.is_updated_by(optimizer, variable)
 
 
 def held_by(model: Any, optimizer: Any) -> list[layer_state.Held]:

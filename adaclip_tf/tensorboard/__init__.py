@@ -3,11 +3,12 @@
 | module        | holds                                              |
 |---------------|----------------------------------------------------|
 | `callback`    | `PrivacyTensorBoard`, the Keras callback            |
+| `arguments`   | its arguments, checked                              |
 | `summaries`   | what it writes, tag by tag                          |
 | `figures`     | the pictures                                        |
-| `event_files` | event files of earlier runs, read when one resumes  |
+| `event_files` | one writer for each run (folder)                    |
 
-May import `optimizers`, `privacy`, `_internal`. Nothing of the library imports it.
+May import `privacy` and `_internal`. Nothing of the library imports it.
 """
 
 from adaclip_tf.tensorboard.callback import PrivacyTensorBoard

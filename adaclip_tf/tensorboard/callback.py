@@ -29,10 +29,11 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf._internal import validate
-from adaclip_tf.privacy import budget as budget_lib
-from adaclip_tf.privacy import fit_data
-from adaclip_tf.tensorboard import event_files, figures, summaries
+from adaclip_tf._internal import keras2, validate
+from adaclip_tf.privacy import fit_data, private_optimizer
+from adaclip_tf.privacy.budget import PrivacyBudget
+from adaclip_tf.privacy.meter import PrivacyMeter
+from adaclip_tf.tensorboard import arguments, event_files, figures, summaries
 
 
 class PrivacyTensorBoard(tf.keras.callbacks.Callback):
@@ -46,8 +47,9 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
 
     Args:
       log_dir: the folder of this run. Several runs below one folder can be compared.
-      budget: the `PrivacyBudget` of the same `fit`, which then also says how epsilon is counted. With its "pld"
-        accountant, which takes tenths of a second, epsilon is written per epoch only.
+      budget: the `PrivacyBudget` of the same `fit`, which then also says how epsilon is counted. With an accountant
+        that is not quick, such as "pld", which takes tenths of a second, epsilon is written per epoch only. Or a
+        `PrivacyMeter`, which counts and does not stop.
       num_examples, batch_size, delta: the same without a budget: epsilon by RDP for Poisson-sampled batches. All
         three or none; without them and without `budget`, epsilon is what a `PrivacyBudget` earlier in the list of
         callbacks put into the epoch's logs, if there is one.
@@ -67,7 +69,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         self,
         log_dir: str | os.PathLike[str],
         *,
-        budget: budget_lib.PrivacyBudget | None = None,
+        budget: PrivacyBudget | PrivacyMeter | None = None,
         num_examples: int | None = None,
         batch_size: int | None = None,
         delta: float | None = None,
@@ -81,27 +83,19 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         nonprivate: bool = False,
     ):
         super().__init__()
-        self._supports_tf_logs = True  # Keras then turns a batch's logs into numbers only when they are looked at
+        keras2.takes_tensors_as_logs(self)
         self.log_dir = validate.path("log_dir", log_dir)
-        self._own_budget, self._budget = _budget_of(budget, num_examples, batch_size, delta)
-        self._update_freq: int | None = None
-        if update_freq != "epoch":
-            try:
-                self._update_freq = validate.positive_integer("update_freq", update_freq)
-            except ValueError:
-                raise ValueError(
-                    f"`update_freq` must be a whole number of noised steps or 'epoch'; got {update_freq!r}."
-                ) from None
+        self._meter = arguments.meter_of(budget, num_examples, batch_size, delta)
+        self._checks_run = not isinstance(budget, PrivacyBudget)  # which checks the run itself
+        self._update_freq = arguments.update_frequency(update_freq)
         if reference_l2_norm_clip is not None:
             validate.positive("reference_l2_norm_clip", reference_l2_norm_clip)
         self._reference_clip = reference_l2_norm_clip
-        self._histogram_freq = _frequency("histogram_freq", histogram_freq)
-        self._image_freq = _frequency("image_freq", image_freq)
+        self._histogram_freq = arguments.frequency("histogram_freq", histogram_freq)
+        self._image_freq = arguments.frequency("image_freq", image_freq)
         self._image_shape = figures.check_image_shape(image_shape)
         self._keras_metrics = validate.boolean("keras_metrics", keras_metrics)
-        if not isinstance(hparams, (bool, Mapping)):
-            raise ValueError(f"`hparams` must be True, False or a dict of more hyper-parameters; got {hparams!r}.")
-        self._hparams = hparams
+        self._hparams = arguments.hparams(hparams)
         self._nonprivate = validate.boolean("nonprivate", nonprivate)
         if self._nonprivate:
             logging.warning(
@@ -122,7 +116,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         self._files.close()
-        optimizer = _optimizer_of(self.model)
+        optimizer = self._optimizer
         if self._nonprivate and not optimizer.nonprivate_metrics_recorded:
             raise ValueError(
                 "PrivacyTensorBoard(nonprivate=True) has nothing to write: the optimizer records no un-noised "
@@ -130,15 +124,14 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
             )
         if self.model.built:
             optimizer.build(self.model.trainable_variables)
-        if self._budget is not None and self._own_budget:
-            self._budget.set_model(self.model)
-            self._budget.check(fit_data.given_to_fit(self.model))  # batch size and sampling
+        if self._meter is not None and self._checks_run:
+            self._meter.check(optimizer, fit_data.given_to_fit(self.model))  # batch size and sampling
         if self._image_freq:
             figures.warm_up()
         self._measure = None
         self._first_step = self._last_step = self._step()
         self._last_tags, self._epoch, self._epoch_logs = set(), 0, {}
-        if not _is_chief(self.model):
+        if not keras2.is_chief(self.model):
             return
         self._files.open(summaries.PRIVACY_RUN)
         if self._nonprivate:
@@ -162,7 +155,8 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         step = self._step()
         self._next_look = batch + 1 + self._update_freq - step % self._update_freq
         if step // self._update_freq > self._last_step // self._update_freq:
-            self._write_step(step, logs, self._epsilon(step) if self._epsilon_is_quick() else None)
+            quick = self._meter is not None and self._meter.quick
+            self._write_step(step, logs, self._epsilon(step) if quick else None)
 
     def on_epoch_end(self, epoch, logs=None):
         step = self._step()
@@ -178,7 +172,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
             by_epsilon = summaries.by_epsilon(metrics, self._delta())
             self._files.write(summaries.PRIVACY_RUN, by_epsilon, summaries.epsilon_step(epsilon))
         if self._histogram_freq and self._epoch % self._histogram_freq == 0:
-            self._files.write(summaries.PRIVACY_RUN, summaries.histograms(self.model.optimizer.private_state()), step)
+            self._files.write(summaries.PRIVACY_RUN, summaries.histograms(self._optimizer.private_state()), step)
         if self._image_freq and self._epoch % self._image_freq == 0:
             self._write_images(step)
         self._files.flush()
@@ -196,26 +190,22 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
 
     # -----------------------------------------------------------------------------------------------
 
+    @property
+    def _optimizer(self) -> Any:
+        return private_optimizer.require(self.model.optimizer, "PrivacyTensorBoard")
+
     def _step(self) -> int:
         """Noised steps up to now; 0 before the optimizer has state."""
-        try:
-            return int(_optimizer_of(self.model).noised_steps.numpy())
-        except ValueError:
-            return 0
+        return private_optimizer.noised_steps(self._optimizer)
 
     def _epsilon(self, step: int) -> float | None:
         """The epsilon spent up to now; at the end of an epoch also if only another callback counts it."""
-        if self._budget is None:
+        if self._meter is None:
             return self._epoch_logs.get("epsilon")
-        if self._budget.model is None:  # not among the callbacks
-            self._budget.set_model(self.model)
-        return self._budget.epsilon_at(step)
-
-    def _epsilon_is_quick(self) -> bool:
-        return self._budget is not None and self._budget.accountant == "rdp"
+        return self._meter.epsilon_at(self._optimizer, step)
 
     def _delta(self) -> float | None:
-        return None if self._budget is None else self._budget.delta
+        return None if self._meter is None else self._meter.delta
 
     def _write_step(self, step: int, logs: Any, epsilon: float | None) -> None:
         """All that is known at a step. The last batch of an epoch and its end can be the same step: no tag twice."""
@@ -227,7 +217,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
             self._last_step, self._last_tags = step, set()
             values.update(measure())
             if self._nonprivate:
-                unnoised = _numbers(self.model.optimizer.nonprivate_metrics())
+                unnoised = _numbers(self._optimizer.nonprivate_metrics())
                 self._files.write(summaries.NONPRIVATE_RUN, summaries.scalars(unnoised), step)
         values = {tag: value for tag, value in values.items() if tag not in self._last_tags}
         self._last_tags |= values.keys()
@@ -235,11 +225,11 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
 
     def _measurement(self) -> summaries.Measurement:
         if self._measure is None:
-            self._measure = summaries.Measurement(self.model.optimizer, self._reference_clip, self._delta())
+            self._measure = summaries.Measurement(self._optimizer, self._reference_clip, self._delta())
         return self._measure
 
     def _write_images(self, step: int) -> None:
-        found = figures.first_layer_scale(self.model.optimizer.private_state(), self._image_shape)
+        found = figures.first_layer_scale(self._optimizer.private_state(), self._image_shape)
         images = {}
         if found is not None:
             name, picture = found
@@ -251,7 +241,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
 
     def _write_final(self, step: int) -> None:
         """The metrics of the HPARAMS tab. It shows every tag of its run, so they are few, and in a run of their own."""
-        measured = _numbers(self.model.optimizer.private_metrics())
+        measured = _numbers(self._optimizer.private_metrics())
         final = {"final/noise_norm": measured["noise_norm"], "final/noised_steps": float(step)}
         epsilon = self._epsilon(step)
         if epsilon is not None:
@@ -264,53 +254,14 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
 
     def _all_hparams(self) -> dict[str, Any]:
         more: dict[str, Any] = {}
-        if self._budget is not None:
-            more = {name: getattr(self._budget, name) for name in ("num_examples", "batch_size", "delta", "sampling")}
+        if self._meter is not None:
+            claimed = self._meter.claimed
+            more = {name: getattr(claimed, name) for name in ("num_examples", "batch_size", "sampling")}
+            more["delta"] = self._meter.delta
         if isinstance(self._hparams, Mapping):
             more.update(self._hparams)
-        return summaries.hparams_of(self.model.optimizer, more)
-
-
-def _budget_of(budget, num_examples, batch_size, delta):
-    """(whether it is ours, the budget that counts epsilon or None)."""
-    given = {"num_examples": num_examples, "batch_size": batch_size, "delta": delta}
-    missing = [name for name, value in given.items() if value is None]
-    if budget is not None:
-        if not isinstance(budget, budget_lib.PrivacyBudget):
-            raise ValueError(f"`budget` must be a PrivacyBudget; got {budget!r}.")
-        if len(missing) < len(given):
-            raise ValueError("Give either `budget`, or `num_examples`, `batch_size` and `delta`: not both.")
-        return False, budget
-    if len(missing) == len(given):
-        return False, None
-    if missing:
-        raise ValueError(f"Epsilon needs `num_examples`, `batch_size` and `delta`; `{missing[0]}` is missing.")
-    return True, budget_lib.PrivacyBudget(**given)
-
-
-def _frequency(name: str, value: Any) -> int:
-    if value is False or value == 0:
-        return 0
-    try:
-        return validate.positive_integer(name, value)
-    except ValueError:
-        raise ValueError(f"`{name}` must be a whole number of epochs, or 0 for never; got {value!r}.") from None
+        return summaries.hparams_of(self._optimizer, more)
 
 
 def _numbers(logs: Mapping[str, Any] | None) -> dict[str, float]:
     return {name: float(value) for name, value in (logs or {}).items()}
-
-
-def _is_chief(model: Any) -> bool:
-    """Whether this process writes: of several workers only the chief does."""
-    return bool(model.distribute_strategy.extended.should_save_summary)
-
-
-def _optimizer_of(model: Any) -> Any:
-    optimizer = model.optimizer
-    if not hasattr(type(optimizer), "private_state"):
-        raise ValueError(
-            "PrivacyTensorBoard shows what DPAdaClipSGD or DPFixedClipSGD do; the model was compiled with "
-            f"{type(optimizer).__name__}."
-        )
-    return optimizer

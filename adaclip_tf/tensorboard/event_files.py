@@ -52,7 +52,7 @@ class EventFiles:
             writer.flush()
 
     def close(self) -> None:
-        """Closes all runs, to be opened anew by the next training."""
+        """Closes all runs, to be opened again by the next training."""
         for writer in self._writers.values():
             writer.close()
         self._writers = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from adaclip_tf._internal import validate
+from adaclip_tf._internal import plotting, validate
 
 
 def check_image_shape(shape: Any) -> tuple[int, ...] | None:
@@ -74,21 +74,11 @@ def warm_up() -> None:
     scale_picture("", np.zeros((2, 2)))
 
 
-def _load_matplotlib():
-    """What draws. Without pyplot, which would choose a backend for the whole program."""
+def _figure(width: float, height: float) -> tuple[Any, Any]:
     try:
-        from matplotlib import figure
-        from matplotlib.backends import backend_agg
+        return plotting.new_figure(width, height)
     except ImportError as error:
         raise ValueError(f"`image_freq` needs matplotlib ({error}); install it, or use image_freq=0.") from error
-    return figure.Figure, backend_agg.FigureCanvasAgg
-
-
-def _figure(width: float, height: float):
-    make_figure, make_canvas = _load_matplotlib()
-    figure = make_figure(figsize=(width, height), dpi=100, layout="constrained")
-    make_canvas(figure)
-    return figure, figure.add_subplot()
 
 
 def _pixels(figure: Any) -> np.ndarray:

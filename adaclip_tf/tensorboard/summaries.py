@@ -173,14 +173,21 @@ def layout() -> Any:
 
 
 # Arguments of Keras's that these optimizers leave at their defaults.
-_DULL = ("name", "jit_compile", "is_legacy_optimizer", "nonprivate_metrics", "ema_momentum", "ema_overwrite_frequency")
+_NOT_SHOWN = {
+    "name",
+    "jit_compile",
+    "is_legacy_optimizer",
+    "nonprivate_metrics",
+    "ema_momentum",
+    "ema_overwrite_frequency",
+}
 
 
 def hparams_of(optimizer: Any, more: Mapping[str, Any]) -> dict[str, Any]:
     """The optimizer's arguments as TensorBoard takes them: numbers, strings and truth values."""
     values: dict[str, Any] = {"optimizer": type(optimizer).__name__}
     for name, value in {**optimizer.get_config(), **more}.items():
-        if value is None or name in _DULL:
+        if value is None or name in _NOT_SHOWN:
             continue
         if isinstance(value, dict):  # a learning-rate schedule
             value = value.get("class_name", str(value))
@@ -196,5 +203,5 @@ def session_start(hparams: Mapping[str, Any], log_dir: str) -> Any:
 
 
 def session_end() -> Any:
-    """Says that the run came to its end."""
+    """Says that the run has ended."""
     return hparams_v1.session_end_pb(hparams_api.STATUS_SUCCESS)

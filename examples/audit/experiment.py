@@ -28,8 +28,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+import adaclip_tf
 from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD, poisson_batches
-from adaclip_tf.privacy import accounting, auditing
+from adaclip_tf.privacy import auditing
 
 DELTA = 1e-5
 LENGTH = 1e4  # of a canary's gradient, against scales b of about 1
@@ -196,7 +197,7 @@ class Finding(NamedTuple):
 
 def claimed_epsilon(setting: Setting, canaries: int, microbatch_sensitivity: float) -> float:
     """The library's own figure for exactly these steps and this sampling."""
-    return accounting.epsilon(
+    return adaclip_tf.epsilon(
         noise_multiplier=setting.noise_multiplier,
         delta=DELTA,
         num_examples=canaries,

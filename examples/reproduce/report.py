@@ -11,7 +11,8 @@ from typing import Any
 import dp_accounting
 import numpy as np
 
-from adaclip_tf.privacy import accounting
+import adaclip_tf
+from adaclip_tf.privacy import events
 from configs import base, paper
 from examples.reproduce import experiments
 
@@ -75,15 +76,15 @@ def pld_epsilon(experiment: experiments.Experiment, final: list[dict[str, Any]],
     runs = [run for run in final if run["epsilon"] == epsilon]
     noises = {(run["noise_multiplier"], run["pca_noise_multiplier"], run["steps"], run["num_examples"]) for run in runs}
     ((noise, pca_noise, steps, num_examples),) = noises
-    event = accounting.training_event(
+    event = adaclip_tf.training_event(
         noise_multiplier=noise,
         num_examples=num_examples,
         batch_size=paper.EXPERIMENTS[experiment.name]["expected_batch_size"],
         steps=steps,
     )
     if pca_noise is not None:
-        event = dp_accounting.ComposedDpEvent([accounting.gaussian_event(pca_noise), event])
-    return accounting.epsilon_of(event, delta=base.get_config().delta, accountant="pld")
+        event = dp_accounting.ComposedDpEvent([events.gaussian_event(pca_noise), event])
+    return adaclip_tf.epsilon_of(event, delta=base.get_config().delta, accountant="pld")
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ import scipy.stats
 import tensorflow as tf
 from hypothesis import strategies as st
 
+import adaclip_tf
 from adaclip_tf.data import pca
-from adaclip_tf.privacy import accounting
+from adaclip_tf.privacy import events
 
 ANY_FLOAT = st.floats(allow_nan=True, allow_infinity=True, width=64)
 
@@ -115,12 +116,12 @@ def test_tensors_integers_and_dtypes(rng):
 
 def test_event_counts_the_fits():
     model = pca.PrivatePCA(num_components=1, noise_multiplier=8.0)
-    alone = accounting.epsilon_of(dp_accounting.GaussianDpEvent(8.0), delta=1e-5)
-    assert accounting.epsilon_of(model.event, delta=1e-5) == alone
+    alone = adaclip_tf.epsilon_of(dp_accounting.GaussianDpEvent(8.0), delta=1e-5)
+    assert adaclip_tf.epsilon_of(model.event, delta=1e-5) == alone
     model.fit(np.eye(3))
-    assert accounting.epsilon_of(model.event, delta=1e-5) == alone
+    assert adaclip_tf.epsilon_of(model.event, delta=1e-5) == alone
     model.fit(np.eye(3))
-    assert accounting.epsilon_of(model.event, delta=1e-5) > alone
+    assert adaclip_tf.epsilon_of(model.event, delta=1e-5) > alone
 
 
 def test_save_and_load(tmp_path, rng):
@@ -130,7 +131,7 @@ def test_save_and_load(tmp_path, rng):
     restored = pca.PrivatePCA.load(tmp_path / "pca.npz")
     np.testing.assert_array_equal(restored.transform(x), model.transform(x))
     assert restored.event == model.event
-    assert restored.fit(x).event == accounting.gaussian_event(4.0, 2)
+    assert restored.fit(x).event == events.gaussian_event(4.0, 2)
 
 
 def test_every_fit_is_paid_for_through_saving_and_loading(tmp_path, rng):
@@ -138,10 +139,10 @@ def test_every_fit_is_paid_for_through_saving_and_loading(tmp_path, rng):
     model = pca.PrivatePCA(num_components=2, noise_multiplier=4.0)
     for fits in (1, 2, 3):
         model.fit_transform(x)
-        assert model.event == accounting.gaussian_event(4.0, fits)
+        assert model.event == events.gaussian_event(4.0, fits)
         model.save(tmp_path / "pca.npz")
         model = pca.PrivatePCA.load(tmp_path / "pca.npz")
-        assert model.event == accounting.gaussian_event(4.0, fits)
+        assert model.event == events.gaussian_event(4.0, fits)
         assert model.noise_multiplier == 4.0
 
 
@@ -154,7 +155,7 @@ def test_a_fit_that_fails_after_it_has_looked_is_paid_for(rng, monkeypatch):
     monkeypatch.setattr(np.linalg, "eigh", fail)
     with pytest.raises(np.linalg.LinAlgError):
         model.fit(rng.normal(size=(30, 5)))
-    assert model.event == accounting.gaussian_event(4.0, 2)
+    assert model.event == events.gaussian_event(4.0, 2)
 
 
 @pytest.mark.slow

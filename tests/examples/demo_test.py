@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from adaclip_tf.privacy import accounting
+from adaclip_tf.privacy import accountants
 from examples import demo
 from examples.common import data
 
@@ -19,7 +19,7 @@ def ran(tmp_path_factory):
     (folder / "adaclip" / "config.json").write_text('{"epochs": 7}')
     (folder / "mine").write_text("kept")
     with pytest.MonkeyPatch.context() as patch:  # PLD takes seconds
-        patch.setattr(accounting, "ACCOUNTANTS", {"rdp": accounting.ACCOUNTANTS["rdp"]})
+        patch.setattr(accountants, "REGISTERED", {"rdp": accountants.RDP})
         results = demo.run(str(folder), quick=True, verbose=0)
     return results, folder
 

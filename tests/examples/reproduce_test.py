@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import adaclip_tf
-from adaclip_tf.privacy import accounting
+from adaclip_tf.privacy import accountants
 from configs import paper
 from examples.common import data, training
 from examples.reproduce import experiments, gradient_error, report
@@ -43,7 +43,7 @@ def tiny():
         patch.setitem(experiments.EXPERIMENTS, "tiny", TINY)
         patch.setitem(paper.EXPERIMENTS, "tiny", SETTINGS)
         patch.setitem(report.NOTES, "tiny", "Batch {expected_batch_size:,}.")
-        patch.setitem(accounting.ACCOUNTANTS, "pld", accounting.ACCOUNTANTS["rdp"])
+        patch.setitem(accountants.REGISTERED, "pld", accountants.RDP)
         yield
 
 

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import adaclip_tf
-from adaclip_tf.privacy import accounting
+from adaclip_tf.privacy import accountants, events
 from configs import base, digits
 from examples.common import data, training
 
@@ -43,7 +43,7 @@ def test_every_optimizer_trains_within_its_budget(optimizer, loaded):
         return
     # The epsilon of the run, from scratch: ceil(1438 / 360) = 4 steps per epoch.
     arguments = {"delta": 1e-4, "num_examples": 1438, "batch_size": 360, "steps": 8}
-    assert result.epsilon == pytest.approx(accounting.epsilon(noise_multiplier=result.noise_multiplier, **arguments))
+    assert result.epsilon == pytest.approx(adaclip_tf.epsilon(noise_multiplier=result.noise_multiplier, **arguments))
     assert 2.99 < result.epsilon <= 3.0
     assert (result.accounted["steps"], result.accounted["num_examples"]) == (8, 1438)
     assert len(result.history["epsilon"]) == 2 and result.history["epsilon"][-1] == pytest.approx(result.epsilon)
@@ -109,7 +109,7 @@ def test_plain_sgd_learns_the_tables(tmp_path):
 def test_pca_and_training_share_the_budget(loaded):
     config = small(model="mlp", hidden=20, pca_components=10, pca_fraction=0.5)
     plan = training.make_plan(config, len(loaded.x_train))
-    alone = accounting.epsilon_of(accounting.gaussian_event(plan.pca_noise_multiplier), delta=1e-4)
+    alone = adaclip_tf.epsilon_of(events.gaussian_event(plan.pca_noise_multiplier), delta=1e-4)
     assert alone == pytest.approx(1.5, rel=1e-3)
     result = training.run(config, loaded=loaded)
     assert 2.99 < result.epsilon <= 3.0
@@ -158,7 +158,7 @@ class KillAfter(tf.keras.callbacks.Callback):
 
 
 def test_an_interrupted_run_goes_on_to_the_same_epsilon(tmp_path, loaded, monkeypatch):
-    monkeypatch.setattr(accounting, "ACCOUNTANTS", {"rdp": accounting.ACCOUNTANTS["rdp"]})  # PLD takes seconds
+    monkeypatch.setattr(accountants, "REGISTERED", {"rdp": accountants.RDP})  # PLD takes seconds
     config = small(epochs=4, pca_components=10)
     with pytest.raises(Killed):
         training.run(config, tmp_path, loaded=loaded, callbacks=[KillAfter(2)])

@@ -29,7 +29,7 @@ from adaclip_tf import (
     poisson_batches,
 )
 from adaclip_tf.privacy import __main__ as privacy
-from adaclip_tf.privacy import accounting, statement
+from adaclip_tf.privacy import accountants, statement
 from configs import base
 from examples.common import data, idx, training, workdirs
 from tests import models
@@ -237,10 +237,10 @@ def noise(**arguments):
         ValueError,
         *("`pca_fraction`", "below 1"),
     ),
-    ("no event", lambda: accounting.epsilon_of(3, delta=1e-5), ValueError, "`event`", "DpEvent", "3"),
+    ("no event", lambda: adaclip_tf.epsilon_of(3, delta=1e-5), ValueError, "`event`", "DpEvent", "3"),
     (
         "an optimizer that does not count",
-        lambda: accounting.optimizer_event(tf.keras.optimizers.SGD(), num_examples=8, batch_size=4),
+        lambda: adaclip_tf.optimizer_event(tf.keras.optimizers.SGD(), num_examples=8, batch_size=4),
         ValueError,
         *("`optimizer`", "DPAdaClipSGD", "SGD"),
     ),
@@ -257,7 +257,7 @@ def test_little_noise_takes_neither_hours_nor_gigabytes():
     exact = 1 / (2 * 0.01**2)  # epsilon of one Gaussian mechanism is about 1 / (2 z^2) + 4.3 / z at this delta
     assert exact < adaclip_tf.epsilon(accountant="pld", **run) < 1.2 * exact
     fine = dp_accounting.pld.PLDAccountant().compose(dp_accounting.GaussianDpEvent(0.6)).get_epsilon(1e-5)
-    assert accounting.epsilon_of(dp_accounting.GaussianDpEvent(0.6), delta=1e-5, accountant="pld") == fine
+    assert adaclip_tf.epsilon_of(dp_accounting.GaussianDpEvent(0.6), delta=1e-5, accountant="pld") == fine
 
 
 def budget(**arguments):
@@ -687,7 +687,7 @@ def test_where_nothing_can_be_written_is_told_before_the_first_step(tmp_path, pl
 
 def test_a_disk_that_fills_up_costs_the_statement_and_not_the_training(tmp_path, monkeypatch):
     """The last good statement stays, and no scraps."""
-    monkeypatch.setattr(accounting, "ACCOUNTANTS", {"rdp": accounting.ACCOUNTANTS["rdp"]})  # PLD takes seconds
+    monkeypatch.setattr(accountants, "REGISTERED", {"rdp": accountants.RDP})  # PLD takes seconds
     model = made(expected_batch_size=4)
     callback = budget(statement_path=tmp_path / "privacy")()
     model.fit(X, Y, batch_size=4, verbose=0, callbacks=[callback])

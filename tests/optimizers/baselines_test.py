@@ -10,7 +10,7 @@ import tensorflow_privacy
 
 import adaclip_tf
 from adaclip_tf import core
-from adaclip_tf.privacy import accounting
+from adaclip_tf.privacy import events
 
 X = np.array([[3.0, -0.2], [0.0, 0.5], [-4.0, 4.0]], np.float32)
 COMMON = {"learning_rate": 1.0, "noise_multiplier": 0.0, "expected_batch_size": 10}
@@ -104,9 +104,9 @@ def test_quantile_event_is_the_one_that_is_accounted_for():
         query.derive_sample_params(state), query.initial_sample_state(tf.zeros([2])), tf.ones([2])
     )
     _, _, event = query.get_noised_result(sample, state)
-    events = [dp_accounting.GaussianDpEvent(float(part.noise_multiplier)) for part in event.events]
-    theirs = accounting.epsilon_of(dp_accounting.ComposedDpEvent(events), delta=1e-5)
-    ours = accounting.epsilon_of(accounting.gaussian_event(z), delta=1e-5)
+    parts = [dp_accounting.GaussianDpEvent(float(part.noise_multiplier)) for part in event.events]
+    theirs = adaclip_tf.epsilon_of(dp_accounting.ComposedDpEvent(parts), delta=1e-5)
+    ours = adaclip_tf.epsilon_of(events.gaussian_event(z), delta=1e-5)
     assert theirs == pytest.approx(ours, rel=1e-4)
 
 

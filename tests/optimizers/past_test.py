@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import adaclip_tf
 from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD, PrivacyBudget, optimizer_event, poisson_batches
-from adaclip_tf.privacy import accounting
 from tests import models
 
 N, BATCH, DELTA = 32, 4, 1e-3
@@ -147,7 +147,7 @@ def test_steps_that_were_mixed_unseen_count_as_the_worst(trained, tmp_path, jit_
     past = target.optimizer.past_steps()
     assert past[:4] == (12, 0.5, 1.0, BATCH)
     event = optimizer_event(target.optimizer, **WHERE)
-    assert event == accounting.training_event(noise_multiplier=0.5, steps=12, **WHERE)
+    assert event == adaclip_tf.training_event(noise_multiplier=0.5, steps=12, **WHERE)
     with pytest.raises(ValueError, match=r"`batch_size` is 2, .* batches of 4"):
         optimizer_event(target.optimizer, num_examples=N, batch_size=2)
     with pytest.raises(ValueError, match="`noise_multiplier`=5"):
@@ -159,7 +159,7 @@ def test_less_noise_later_counts_for_all(trained, tmp_path):
     target = compiled(z=0.25)
     tf.train.Checkpoint(model=target).restore(path)
     target.optimizer.build(target.trainable_variables)
-    assert optimizer_event(target.optimizer, **WHERE) == accounting.training_event(
+    assert optimizer_event(target.optimizer, **WHERE) == adaclip_tf.training_event(
         noise_multiplier=0.5, steps=5, **WHERE
     )
     train(target, steps=2)

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import adaclip_tf
 from adaclip_tf import DPFixedClipSGD, PrivacyBudget, PrivacyTensorBoard, poisson_batches
 from adaclip_tf.data import sampling
-from adaclip_tf.privacy import accounting
+from adaclip_tf.privacy import events
+from adaclip_tf.privacy.drawn import Drawn, drawn_of
+from adaclip_tf.privacy.mechanism import Mechanism
 from tests import models
 from tests.optimizers import pool
 
@@ -66,7 +69,7 @@ def test_of_takes_all_from_the_batches():
     assert (budget.num_examples, budget.batch_size, budget.sampling) == (N, BATCH, "poisson")
     assert (budget.delta, budget.target_epsilon, budget.accountant) == (DELTA, 9.0, "pld")
     history = fit(compiled(), batches, PrivacyBudget.of(batches, delta=DELTA))
-    assert history["epsilon"] == [pytest.approx(accounting.epsilon(noise_multiplier=Z, steps=4, **WHERE), rel=1e-9)]
+    assert history["epsilon"] == [pytest.approx(adaclip_tf.epsilon(noise_multiplier=Z, steps=4, **WHERE), rel=1e-9)]
 
 
 def test_of_takes_it_from_distributed_batches():
@@ -95,7 +98,7 @@ def test_workers_together_draw_with_probability_q(workers):
             counts[rows.numpy()] += 1
     assert counts.mean() / 500 == pytest.approx(12 / 60, abs=0.01)
     assert abs(counts / 500 - 0.2).max() < 0.1  # sd 0.018
-    assert sampling.drawn_of(batches) == sampling.Drawn(60, 12, 1)
+    assert drawn_of(batches) == Drawn(60, 12, 1)
 
 
 @pytest.mark.parametrize("change", [lambda b: b.map(lambda *a: a), lambda b: b.prefetch(2), lambda b: b.take(1)])
@@ -107,7 +110,20 @@ def test_of_says_where_the_knowledge_was_lost(change):
 def test_of_knows_the_original_of_what_fit_gets():
     batches = poisson()
     history = fit(compiled(), batches.map(lambda x, y: (x + 0.0, y)), PrivacyBudget.of(batches, delta=DELTA))
-    assert history["epsilon"] == [pytest.approx(accounting.epsilon(noise_multiplier=Z, steps=4, **WHERE), rel=1e-9)]
+    assert history["epsilon"] == [pytest.approx(adaclip_tf.epsilon(noise_multiplier=Z, steps=4, **WHERE), rel=1e-9)]
+
+
+def test_of_takes_a_mechanism():
+    """n, B and sampling are its own; the noise, of which it has another, is the optimizer's to say."""
+    claimed = Mechanism(9.0, WHERE["num_examples"], WHERE["batch_size"])
+    history = fit(compiled(), poisson(), PrivacyBudget.of(claimed, delta=DELTA))
+    assert history["epsilon"] == [pytest.approx(adaclip_tf.epsilon(noise_multiplier=Z, steps=4, **WHERE), rel=1e-9)]
+    refused(
+        "`num_examples` is 70",
+        compiled(),
+        poisson(),
+        PrivacyBudget.of(Mechanism(9.0, 70, WHERE["batch_size"]), delta=DELTA),
+    )
 
 
 @pytest.mark.parametrize("name", ["num_examples", "batch_size", "sampling"])
@@ -219,7 +235,7 @@ def test_a_microbatch_for_each_example_costs_what_examples_cost(way, size):
         "static": (slices().batch(BATCH, drop_remainder=True), {}),
         "dynamic": (slices().batch(BATCH), {}),
     }[way]
-    expected = [accounting.epsilon_of(accounting.gaussian_event(Z, epochs), delta=DELTA) for epochs in (1, 2)]
+    expected = [adaclip_tf.epsilon_of(events.gaussian_event(Z, epochs), delta=DELTA) for epochs in (1, 2)]
     model = compiled(size=size, num_microbatches=BATCH)
     budget = PrivacyBudget(**SHUFFLED)
     with warnings.catch_warnings():
@@ -235,16 +251,14 @@ def test_microbatches_that_turn_out_to_be_shared_are_told_and_paid_for():
     with pytest.raises(ValueError, match=r"`num_microbatches`=4 was to be one example each.*twice the sensitivity"):
         fit(model, slices().batch(8), budget)
     assert int(model.optimizer.noised_steps) == 1
-    assert budget.epsilon == pytest.approx(
-        accounting.epsilon_of(accounting.gaussian_event(Z / 2), delta=DELTA), rel=1e-9
-    )
+    assert budget.epsilon == pytest.approx(adaclip_tf.epsilon_of(events.gaussian_event(Z / 2), delta=DELTA), rel=1e-9)
 
 
 def test_shared_microbatches_cost_twice_from_the_start():
     model = compiled(size=None, num_microbatches=4)
     history = fit(model, slices().batch(BATCH), PrivacyBudget(**SHUFFLED))
     assert history["epsilon"] == [
-        pytest.approx(accounting.epsilon_of(accounting.gaussian_event(Z / 2), delta=DELTA), rel=1e-9)
+        pytest.approx(adaclip_tf.epsilon_of(events.gaussian_event(Z / 2), delta=DELTA), rel=1e-9)
     ]
 
 
@@ -277,7 +291,7 @@ def test_what_is_known_is_not_said(capsys):
 
 @pytest.mark.parametrize("verbose", ["auto", 1, 2, 0])
 def test_the_end_is_said_once_and_on_a_line_of_its_own(verbose, capsys):
-    target = accounting.epsilon(noise_multiplier=Z, steps=2, **WHERE) * 1.001
+    target = adaclip_tf.epsilon(noise_multiplier=Z, steps=2, **WHERE) * 1.001
     budget = PrivacyBudget.of(poisson(), delta=DELTA, target_epsilon=target)
     fit(compiled(), poisson(), budget, verbose=verbose, epochs=3)
     lines = [line for line in capsys.readouterr().out.splitlines() if "PrivacyBudget" in line]

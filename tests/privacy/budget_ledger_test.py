@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import adaclip_tf
 from adaclip_tf import DPFixedClipSGD, Ledger, PrivacyBudget, PrivacyBudgetSpentError, poisson_batches
-from adaclip_tf.privacy import accounting, run_checks
+from adaclip_tf.privacy import accountants, events, run_checks
 from adaclip_tf.privacy import ledger as ledger_lib
 from adaclip_tf.privacy.mechanism import Mechanism
 from tests import models
@@ -59,8 +60,8 @@ def fit(model, path, *more, epochs=1, steps=PER_EPOCH, first=(), **options):
 
 def epsilon(*parts):
     """Of (mechanism, steps) pairs and events together."""
-    events = [part if isinstance(part, dp_accounting.DpEvent) else part[0].event(steps=part[1]) for part in parts]
-    return pytest.approx(accounting.epsilon_of(dp_accounting.ComposedDpEvent(events), delta=DELTA), rel=1e-9)
+    paid = [part if isinstance(part, dp_accounting.DpEvent) else part[0].event(steps=part[1]) for part in parts]
+    return pytest.approx(adaclip_tf.epsilon_of(dp_accounting.ComposedDpEvent(paid), delta=DELTA), rel=1e-9)
 
 
 def spent(path):
@@ -125,7 +126,7 @@ def test_a_saved_model_format_that_drops_the_state_forgets_nothing(path, tmp_pat
 
 
 def test_other_events_are_written_down_with_it(path):
-    pca = accounting.gaussian_event(6.0)
+    pca = events.gaussian_event(6.0)
     model = compiled()
     for steps in (6, 12):
         assert fit(model, path, other_event=pca)[0] == [epsilon(pca, (STEP, steps))]
@@ -142,7 +143,7 @@ def test_what_was_trained_without_the_ledger_is_added(path):
 
 
 def test_epsilon_can_be_asked_for_outside_of_training(path):
-    pca = accounting.gaussian_event(6.0)
+    pca = events.gaussian_event(6.0)
     model = compiled()
     fit(model, path, other_event=pca)
     fit(compiled(), path)
@@ -159,7 +160,7 @@ def test_epsilon_can_be_asked_for_outside_of_training(path):
 
 def test_the_target_is_for_all_together(path):
     fit(compiled(), path)
-    target = accounting.epsilon(noise_multiplier=Z, num_examples=N, batch_size=BATCH, delta=DELTA, steps=20) * 1.0001
+    target = adaclip_tf.epsilon(noise_multiplier=Z, num_examples=N, batch_size=BATCH, delta=DELTA, steps=20) * 1.0001
     second = compiled()
     fit(second, path, epochs=9, target_epsilon=target)
     assert int(second.optimizer.noised_steps) == 14
@@ -172,7 +173,7 @@ def test_the_target_is_for_all_together(path):
 
 
 def test_the_statement_is_of_all_together(path, tmp_path, monkeypatch):
-    monkeypatch.delitem(accounting.ACCOUNTANTS, "pld")  # which takes seconds
+    monkeypatch.delitem(accountants.REGISTERED, "pld")  # which takes seconds
     fit(compiled(), path)
     fit(compiled(), path, statement_path=tmp_path / "privacy")
     report = json.loads((tmp_path / "privacy.json").read_text())
@@ -253,7 +254,7 @@ def test_an_old_state_that_was_restored_after_an_interrupt_is_paid_for_again(pat
 PROGRAM = """
 import os, signal, sys
 import tensorflow as tf
-from tests import budget_ledger_test as test
+from tests.privacy import budget_ledger_test as test
 
 class Kill(tf.keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import adaclip_tf
 from adaclip_tf.data import sampling
-from adaclip_tf.privacy import accounting, budget, curve
+from adaclip_tf.privacy import accountants, budget, curve, events, group
 from adaclip_tf.privacy.mechanism import Mechanism
 
 N, BATCH, DELTA, Z = 200, 10, 1e-4, 2.0
@@ -61,7 +61,7 @@ def taken(model):
 
 
 def epsilon_after(steps, **options):
-    return accounting.epsilon(noise_multiplier=Z, **WHERE, **options, steps=steps)
+    return adaclip_tf.epsilon(noise_multiplier=Z, **WHERE, **options, steps=steps)
 
 
 def target_between(steps, **options):
@@ -185,7 +185,7 @@ def test_more_steps_per_execution_than_the_budget_allows(data):
 
 
 def test_what_else_was_spent_counts(data, fresh):
-    other = accounting.gaussian_event(4.0)
+    other = events.gaussian_event(4.0)
     step = Mechanism(Z, N, BATCH)
     together = curve.EpsilonCurve(step, delta=DELTA, other_event=other)
     target = (together(13) + together(14)) / 2
@@ -249,9 +249,9 @@ def test_resumes_with_backup_and_restore_that_comes_after_it(data, tmp_path):
 
 def test_epochs_cost_one_conversion_each(data, fresh, monkeypatch):
     analysed, converted = [], []
-    group = accounting.group_epsilon
-    monkeypatch.setitem(curve._COMPOSERS, "rdp", lambda *args: analysed.append(args) or curve._RdpComposer(*args))
-    monkeypatch.setattr(accounting, "group_epsilon", lambda *args: converted.append(args) or group(*args))
+    prepare, convert = accountants.Rdp.prepare, group.group_epsilon
+    monkeypatch.setattr(accountants.Rdp, "prepare", lambda *args: analysed.append(args) or prepare(*args))
+    monkeypatch.setattr(group, "group_epsilon", lambda *args: converted.append(args) or convert(*args))
     epochs = 12
     callback = budget.PrivacyBudget(**WHERE)
     fit(fresh, batches(data, steps=5), callback, epochs=epochs)
@@ -303,7 +303,7 @@ def test_a_logical_batch_across_epochs_is_refused(data):
 def test_another_optimizer_is_refused(data):
     model = make_model()
     model.compile("sgd", "mse")
-    with pytest.raises(ValueError, match="compiled with SGD"):
+    with pytest.raises(ValueError, match="an `optimizer` that counts its noised steps, such as DPAdaClipSGD; got SGD"):
         fit(model, batches(data), budget.PrivacyBudget(**WHERE))
 
 
@@ -318,8 +318,8 @@ def test_shared_microbatches_and_shuffled_batches_are_paid_for(data):
     model = make_model(num_microbatches=5)
     dataset = tf.data.Dataset.from_tensor_slices(data).shuffle(N).batch(BATCH)
     history = fit(model, dataset, budget.PrivacyBudget(**WHERE, sampling="shuffled"), epochs=2)
-    events = [accounting.gaussian_event(Z / 2.0, epochs) for epochs in (1, 2)]
-    assert history["epsilon"] == pytest.approx([accounting.epsilon_of(e, delta=DELTA) for e in events], rel=1e-6)
+    paid = [events.gaussian_event(Z / 2.0, epochs) for epochs in (1, 2)]
+    assert history["epsilon"] == pytest.approx([adaclip_tf.epsilon_of(e, delta=DELTA) for e in paid], rel=1e-6)
     for count in (model.optimizer.noised_steps, model.optimizer.iterations):
         count.assign(0)
     with pytest.warns(UserWarning, match="fixed beforehand"):

@@ -5,7 +5,8 @@ import doctest
 import dp_accounting
 import pytest
 
-from adaclip_tf.privacy import accounting, calibration
+import adaclip_tf
+from adaclip_tf.privacy import calibration, events
 
 MNIST = {"num_examples": 60000, "batch_size": 600, "epochs": 10, "delta": 1e-5}
 
@@ -14,16 +15,16 @@ MNIST = {"num_examples": 60000, "batch_size": 600, "epochs": 10, "delta": 1e-5}
 def test_inverse(target, batch, epochs):
     run = {"num_examples": 60000, "batch_size": batch, "epochs": epochs, "delta": 1e-5}
     z = calibration.noise_multiplier(target_epsilon=target, **run)
-    assert accounting.epsilon(noise_multiplier=z, **run) <= target
-    assert accounting.epsilon(noise_multiplier=z * (1 - 2e-4), **run) > target
+    assert adaclip_tf.epsilon(noise_multiplier=z, **run) <= target
+    assert adaclip_tf.epsilon(noise_multiplier=z * (1 - 2e-4), **run) > target
 
 
 @pytest.mark.parametrize("target", [0.002, 0.5])
 def test_inverse_by_pld(target):
     run = {**MNIST, "accountant": "pld"}
     z = calibration.noise_multiplier(target_epsilon=target, **run)
-    assert accounting.epsilon(noise_multiplier=z, **run) <= target
-    assert accounting.epsilon(noise_multiplier=z * (1 - 5e-4), **run) > target
+    assert adaclip_tf.epsilon(noise_multiplier=z, **run) <= target
+    assert adaclip_tf.epsilon(noise_multiplier=z * (1 - 5e-4), **run) > target
 
 
 @pytest.mark.parametrize(
@@ -37,14 +38,14 @@ def test_inverse_by_pld(target):
 def test_inverse_with_options(options):
     run = {**MNIST, **options}
     z = calibration.noise_multiplier(target_epsilon=2.0, **run)
-    assert accounting.epsilon(noise_multiplier=z, **run) == pytest.approx(2.0, rel=1e-3)
-    assert accounting.epsilon(noise_multiplier=z, **run) <= 2.0
+    assert adaclip_tf.epsilon(noise_multiplier=z, **run) == pytest.approx(2.0, rel=1e-3)
+    assert adaclip_tf.epsilon(noise_multiplier=z, **run) <= 2.0
 
 
 def test_agrees_with_dp_accountings_own_calibration():
     expected = dp_accounting.calibrate_dp_mechanism(
         dp_accounting.rdp.RdpAccountant,
-        lambda z: accounting.training_event(noise_multiplier=z, num_examples=60000, batch_size=600, epochs=10),
+        lambda z: adaclip_tf.training_event(noise_multiplier=z, num_examples=60000, batch_size=600, epochs=10),
         target_epsilon=1.0,
         target_delta=1e-5,
         bracket_interval=dp_accounting.ExplicitBracketInterval(0.5, 4.0),
@@ -75,28 +76,28 @@ def test_bad_arguments_are_named(change, message):
 @pytest.mark.parametrize("fraction", [0.1, 0.7])
 def test_split_budget_meets_the_target(fraction):
     split = calibration.split_budget(target_epsilon=2.0, pca_fraction=fraction, **MNIST)
-    pca = accounting.gaussian_event(split.pca_noise_multiplier)
-    training = accounting.training_event(
+    pca = events.gaussian_event(split.pca_noise_multiplier)
+    training = adaclip_tf.training_event(
         noise_multiplier=split.training_noise_multiplier, num_examples=60000, batch_size=600, epochs=10
     )
     together = dp_accounting.ComposedDpEvent([pca, training])
     assert split.event == together
-    assert accounting.epsilon_of(together, delta=1e-5) == split.epsilon
+    assert adaclip_tf.epsilon_of(together, delta=1e-5) == split.epsilon
     assert 2.0 * (1 - 1e-3) < split.epsilon <= 2.0
-    assert accounting.epsilon_of(pca, delta=1e-5) == pytest.approx(2.0 * fraction, rel=1e-3)
+    assert adaclip_tf.epsilon_of(pca, delta=1e-5) == pytest.approx(2.0 * fraction, rel=1e-3)
     # Composition is better than splitting epsilon along a line.
-    assert accounting.epsilon_of(training, delta=1e-5) > 2.0 * (1 - fraction)
+    assert adaclip_tf.epsilon_of(training, delta=1e-5) > 2.0 * (1 - fraction)
 
 
 def test_split_budget_protects_users_with_several_examples():
     run = {**MNIST, "epochs": 2}
     split = calibration.split_budget(target_epsilon=2.0, pca_fraction=0.3, examples_per_user=3, **run)
     alone = calibration.split_budget(target_epsilon=2.0, pca_fraction=0.3, **run)
-    total = accounting.epsilon_of(split.event, delta=1e-5, examples_per_user=3)
+    total = adaclip_tf.epsilon_of(split.event, delta=1e-5, examples_per_user=3)
     assert split.epsilon == total
     assert 2.0 * (1 - 1e-3) < total <= 2.0
-    pca = accounting.gaussian_event(split.pca_noise_multiplier)
-    assert accounting.epsilon_of(pca, delta=1e-5, examples_per_user=3) == pytest.approx(0.6, rel=1e-3)
+    pca = events.gaussian_event(split.pca_noise_multiplier)
+    assert adaclip_tf.epsilon_of(pca, delta=1e-5, examples_per_user=3) == pytest.approx(0.6, rel=1e-3)
     # Three examples need more noise than one, in both parts.
     assert split.pca_noise_multiplier > 3.0 * alone.pca_noise_multiplier
     assert split.training_noise_multiplier > 1.5 * alone.training_noise_multiplier

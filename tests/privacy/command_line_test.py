@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+import adaclip_tf
 from adaclip_tf.privacy import __main__ as privacy
-from adaclip_tf.privacy import accounting
 
 RUN = ["--num_examples=60000", "--batch_size=600", "--epochs=5", "--delta=1e-5"]
 ARGUMENTS = {"num_examples": 60000, "batch_size": 600, "epochs": 5, "delta": 1e-5}
@@ -24,7 +24,7 @@ def run(capsys, *flags):
 def test_prints_both_accountants_side_by_side(capsys):
     code, out, err = run(capsys, *RUN, "--noise_multiplier=3")
     assert (code, err) == (0, "")
-    both = [accounting.epsilon(**ARGUMENTS, noise_multiplier=3, accountant=name) for name in ("rdp", "pld")]
+    both = [adaclip_tf.epsilon(**ARGUMENTS, noise_multiplier=3, accountant=name) for name in ("rdp", "pld")]
     line = next(line for line in out.splitlines() if "<- this run" in line)
     assert [float(number) for number in re.findall(r"\d+\.\d+", line)] == pytest.approx(both, abs=5e-5)
     assert "Computed by dp_accounting" in out
@@ -36,13 +36,13 @@ def test_finds_the_noise_for_a_target(capsys):
     code, out, _ = run(capsys, *RUN, "--target_epsilon=0.8")
     assert code == 0
     z = float(re.search(r"noise_multiplier = (\S+) meets epsilon 0.8 by RDP", out).group(1))
-    assert accounting.epsilon(**ARGUMENTS, noise_multiplier=z) == pytest.approx(0.8, rel=1e-3)
+    assert adaclip_tf.epsilon(**ARGUMENTS, noise_multiplier=z) == pytest.approx(0.8, rel=1e-3)
 
 
 def test_options_reach_the_accountant(capsys):
     flags = ["--sampling=shuffled", "--microbatch_size=4", "--examples_per_user=2"]
     _, out, _ = run(capsys, *RUN, "--noise_multiplier=30", *flags)
-    expected = accounting.epsilon(
+    expected = adaclip_tf.epsilon(
         **ARGUMENTS, noise_multiplier=30, sampling="shuffled", microbatch_sensitivity=2.0, examples_per_user=2
     )
     assert f"{expected:.4f}" in out

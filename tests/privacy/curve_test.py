@@ -7,7 +7,8 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.rdp import rdp_privacy_accountant
 
-from adaclip_tf.privacy import accounting, curve
+import adaclip_tf
+from adaclip_tf.privacy import curve, events
 from adaclip_tf.privacy.mechanism import Mechanism
 
 
@@ -39,7 +40,7 @@ RUN = {"noise_multiplier": 2.5, "delta": 1e-5, "num_examples": 60000, "batch_siz
 def test_equals_epsilon_from_scratch(options):
     epsilon_at = epsilon_curve(**RUN, **options)
     for steps in (1, 700):
-        assert epsilon_at(steps) == pytest.approx(accounting.epsilon(**RUN, **options, steps=steps), rel=1e-6)
+        assert epsilon_at(steps) == pytest.approx(adaclip_tf.epsilon(**RUN, **options, steps=steps), rel=1e-6)
     assert epsilon_at(0) == 0.0
 
 
@@ -53,12 +54,12 @@ def test_steps_that_are_paid_for_without_being_counted():
 
 @pytest.mark.parametrize("accountant", ["rdp", "pld"])
 def test_adds_what_else_was_spent(accountant):
-    other = accounting.gaussian_event(6.0)
+    other = events.gaussian_event(6.0)
     epsilon_at = epsilon_curve(**RUN, accountant=accountant, other_event=other)
-    both = [other, accounting.training_event(noise_multiplier=2.5, num_examples=60000, batch_size=600, steps=90)]
-    expected = accounting.epsilon_of(dp_accounting.ComposedDpEvent(both), delta=1e-5, accountant=accountant)
+    both = [other, adaclip_tf.training_event(noise_multiplier=2.5, num_examples=60000, batch_size=600, steps=90)]
+    expected = adaclip_tf.epsilon_of(dp_accounting.ComposedDpEvent(both), delta=1e-5, accountant=accountant)
     assert epsilon_at(90) == pytest.approx(expected, rel=1e-6)
-    assert epsilon_at(0) == pytest.approx(accounting.epsilon_of(other, delta=1e-5, accountant=accountant), rel=1e-6)
+    assert epsilon_at(0) == pytest.approx(adaclip_tf.epsilon_of(other, delta=1e-5, accountant=accountant), rel=1e-6)
 
 
 @pytest.mark.parametrize("options", [{}, {"sampling": "shuffled"}, {"examples_per_user": 2}])
@@ -79,9 +80,9 @@ def test_largest_steps_by_pld():
 
 def test_largest_steps_where_nothing_or_nearly_everything_is_allowed():
     assert epsilon_curve(**RUN).largest_steps(1e-4) == 0
-    assert epsilon_curve(**RUN, other_event=accounting.gaussian_event(1.0)).largest_steps(1.0) == 0
+    assert epsilon_curve(**RUN, other_event=events.gaussian_event(1.0)).largest_steps(1.0) == 0
     assert epsilon_curve(**{**RUN, "noise_multiplier": 0.0}).largest_steps(1e6) == 0
-    assert epsilon_curve(**{**RUN, "noise_multiplier": 5e3}).largest_steps(100.0) == curve.MOST_STEPS
+    assert epsilon_curve(**{**RUN, "noise_multiplier": 5e3}).largest_steps(100.0) == curve.UNLIMITED_STEPS
 
 
 def test_one_release_is_analysed_once(monkeypatch):
@@ -109,8 +110,8 @@ def test_one_release_is_analysed_once(monkeypatch):
 def test_a_number_of_steps_is_converted_once(monkeypatch):
     epsilon_at = epsilon_curve(**RUN)
     calls = []
-    original = curve.accounting.group_epsilon
-    monkeypatch.setattr(curve.accounting, "group_epsilon", lambda *args: calls.append(args) or original(*args))
+    original = curve.group.group_epsilon
+    monkeypatch.setattr(curve.group, "group_epsilon", lambda *args: calls.append(args) or original(*args))
     for _ in range(100):
         epsilon_at(600)
     assert len(calls) == 1

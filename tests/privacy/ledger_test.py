@@ -11,9 +11,10 @@ import sys
 import dp_accounting
 import pytest
 
+import adaclip_tf
 from adaclip_tf._internal import locking
 from adaclip_tf.privacy import __main__ as privacy
-from adaclip_tf.privacy import accounting, event_json, ledger
+from adaclip_tf.privacy import event_json, events, ledger
 from adaclip_tf.privacy import session as session_lib
 from adaclip_tf.privacy.ledger import Ledger, Phase
 from adaclip_tf.privacy.mechanism import Mechanism
@@ -60,7 +61,7 @@ def steps(path):
 
 
 def epsilon(*events):
-    return accounting.epsilon_of(dp_accounting.ComposedDpEvent(list(events)), delta=DELTA)
+    return adaclip_tf.epsilon_of(dp_accounting.ComposedDpEvent(list(events)), delta=DELTA)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -74,7 +75,7 @@ def test_no_file_is_nothing_spent(path):
 
 
 def test_everything_counts_together(path):
-    pca = accounting.gaussian_event(8.0, 2)
+    pca = events.gaussian_event(8.0, 2)
     Ledger(path).add("pca", pca)
     run(path, phase="a", end=100)
     run(path, phase="b", end=30, mechanism=SHUFFLED)
@@ -86,8 +87,8 @@ def test_everything_counts_together(path):
 
 def test_a_release_that_is_added_twice_counts_twice(path):
     for _ in range(2):
-        Ledger(path).add("pca", accounting.gaussian_event(8.0))
-    assert Ledger(path).epsilon(delta=DELTA) == pytest.approx(epsilon(accounting.gaussian_event(8.0, 2)))
+        Ledger(path).add("pca", events.gaussian_event(8.0))
+    assert Ledger(path).epsilon(delta=DELTA) == pytest.approx(epsilon(events.gaussian_event(8.0, 2)))
 
 
 def test_stopping_and_resuming_costs_what_one_run_costs(path):
@@ -178,7 +179,7 @@ def test_whole_epochs_cost_no_more_in_pieces(path):
 
 
 def test_other_events_are_written_once_for_a_phase(path):
-    pca, more = accounting.gaussian_event(8.0), accounting.gaussian_event(8.0, 2)
+    pca, more = events.gaussian_event(8.0), events.gaussian_event(8.0, 2)
     for _ in range(2):
         assert run(path, end=0, other=pca).others == dp_accounting.ComposedDpEvent([pca])
     assert run(path, end=0, other=more).others == dp_accounting.ComposedDpEvent([pca, more])
@@ -274,7 +275,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("how", DAMAGED)
 def test_a_damaged_or_foreign_file_is_refused_and_left_alone(path, how):
-    Ledger(path).add("pca", accounting.gaussian_event(8.0))
+    Ledger(path).add("pca", events.gaussian_event(8.0))
     run(path)
     text = DAMAGED[how](read(path))
     with open(path, "w") as file:
@@ -305,10 +306,10 @@ def test_a_folder_is_no_ledger(tmp_path):
     [
         (lambda path: Ledger(3), "`ledger` must be a path"),
         (lambda path: Ledger(path).add("pca", 8.0), "`event` must be a `dp_accounting.DpEvent`"),
-        (lambda path: Ledger(path).add("", accounting.gaussian_event(8.0)), "`name`"),
+        (lambda path: Ledger(path).add("", events.gaussian_event(8.0)), "`name`"),
         (lambda path: Ledger(path).add("x", dp_accounting.UnsupportedDpEvent()), "UnsupportedDpEvent"),
-        (lambda path: Ledger(path).add("x", accounting.gaussian_event(8.0, 0)), "count"),
-        (lambda path: Ledger(path).add("x", accounting.gaussian_event(float("nan"))), "."),
+        (lambda path: Ledger(path).add("x", events.gaussian_event(8.0, 0)), "count"),
+        (lambda path: Ledger(path).add("x", events.gaussian_event(float("nan"))), "."),
     ],
 )
 def test_bad_arguments_are_named_and_nothing_is_written(path, call, words):
@@ -322,7 +323,7 @@ EVENTS = [
     dp_accounting.GaussianDpEvent(1.5),
     dp_accounting.LaplaceDpEvent(2.0),
     STEP.event(steps=12345),
-    dp_accounting.ComposedDpEvent([accounting.gaussian_event(3), STEP.event(steps=2)]),
+    dp_accounting.ComposedDpEvent([events.gaussian_event(3), STEP.event(steps=2)]),
 ]
 
 
@@ -356,7 +357,7 @@ def test_a_write_that_fails_leaves_the_old_file(path, monkeypatch):
 
 PROGRAM = """
 import sys, time
-from tests import ledger_test
+from tests.privacy import ledger_test
 one = ledger_test.session(sys.argv[1], phase="other program")
 one.reserve(5, 5)
 print("holds", flush=True)
@@ -369,7 +370,7 @@ def test_two_programs_cannot_write_at_once_and_a_killed_one_holds_nothing(path):
     other = subprocess.Popen([sys.executable, "-c", PROGRAM, path], stdout=subprocess.PIPE, env=environment)
     try:
         assert other.stdout.readline() == b"holds\n"
-        for call in (session, lambda p: Ledger(p).add("pca", accounting.gaussian_event(8.0))):
+        for call in (session, lambda p: Ledger(p).add("pca", events.gaussian_event(8.0))):
             with pytest.raises(locking.LockedError, match=f"held by another program: process {other.pid} on "):
                 call(path)
         assert steps(path) == {"other program": 5}  # anyone may read
@@ -382,7 +383,7 @@ def test_two_programs_cannot_write_at_once_and_a_killed_one_holds_nothing(path):
 
 def test_one_program_may_write_in_a_session(path):
     one = session(path)
-    Ledger(path).add("pca", accounting.gaussian_event(8.0))
+    Ledger(path).add("pca", events.gaussian_event(8.0))
     one.reserve(7, 7)
     one.close(7)
     assert steps(path) == {"a": 7}
@@ -403,7 +404,7 @@ def test_a_run_that_was_interrupted_pays_for_the_call_that_it_may_have_been_in(p
 
 
 def test_the_command_line_prints_it(path, capsys):
-    Ledger(path).add("pca", accounting.gaussian_event(8.0))
+    Ledger(path).add("pca", events.gaussian_event(8.0))
     run(path, end=100)
     killed(path, phase="b", begin=0, taken=1, reserved=7)
     assert privacy.main(["privacy", f"--ledger={path}", "--delta=1e-5"]) == 0
@@ -435,5 +436,5 @@ def test_a_phase_that_cannot_be_is_refused():
 
 
 def test_examples_in_the_docstrings(path):
-    names = {"path": path, "gaussian_event": accounting.gaussian_event}
+    names = {"path": path, "gaussian_event": events.gaussian_event}
     assert doctest.testmod(ledger, extraglobs=names).failed == 0

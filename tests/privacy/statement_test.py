@@ -8,7 +8,8 @@ import re
 import dp_accounting
 import pytest
 
-from adaclip_tf.privacy import accounting, statement
+import adaclip_tf
+from adaclip_tf.privacy import accountants, events, statement
 from adaclip_tf.privacy.mechanism import SAMPLINGS
 
 RUN = {"noise_multiplier": 2.5, "delta": 1e-5, "num_examples": 60000, "batch_size": 600}
@@ -25,8 +26,8 @@ def poisson():
 
 def test_report_holds_the_epsilons_of_both_accountants_and_samplings(poisson):
     for sampling in SAMPLINGS:
-        for accountant in accounting.ACCOUNTANTS:
-            expected = accounting.epsilon(**RUN, epochs=5, sampling=sampling, accountant=accountant)
+        for accountant in accountants.names():
+            expected = adaclip_tf.epsilon(**RUN, epochs=5, sampling=sampling, accountant=accountant)
             assert poisson["epsilon"][sampling][accountant] == pytest.approx(expected, rel=1e-12)
     assert poisson["guarantee"] == poisson["epsilon"]["poisson"]
     assert poisson["steps"] == 500
@@ -35,12 +36,12 @@ def test_report_holds_the_epsilons_of_both_accountants_and_samplings(poisson):
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_the_event_is_that_of_the_sampling(sampling):
     report = statement.privacy_report(**RUN, steps=500, sampling=sampling, accountants=("rdp",))
-    event = accounting.training_event(
+    event = adaclip_tf.training_event(
         noise_multiplier=2.5, num_examples=60000, batch_size=600, steps=500, sampling=sampling
     )
     assert report["event"] == repr(dp_accounting.ComposedDpEvent([event]))
     assert ("PoissonSampled" in report["event"]) == (sampling == "poisson")
-    assert report["guarantee"]["rdp"] == accounting.epsilon_of(event, delta=1e-5)
+    assert report["guarantee"]["rdp"] == adaclip_tf.epsilon_of(event, delta=1e-5)
 
 
 def test_epochs_are_those_that_are_trained():
@@ -77,7 +78,7 @@ def test_words_for_shuffled_batches_claim_no_amplification():
     assert "Proven without any gain from shuffling" in text
     assert "not a bound on this run" in text
     assert "replace one by an example that contributes nothing" in text
-    assert report["guarantee"] == {"rdp": accounting.epsilon(**RUN, steps=500, sampling="shuffled")}
+    assert report["guarantee"] == {"rdp": adaclip_tf.epsilon(**RUN, steps=500, sampling="shuffled")}
     assert re.search(r"shuffled batches of fixed size, no amplification +\d+\.\d{4} +<- this run", text)
 
 
@@ -87,7 +88,7 @@ def test_words_for_microbatches_users_and_other_events():
         steps=500,
         microbatch_sensitivity=2.0,
         examples_per_user=2,
-        other_event=accounting.gaussian_event(50.0),
+        other_event=events.gaussian_event(50.0),
         accountants=("rdp",),
     )
     text = flat(statement.describe(report))
@@ -95,7 +96,7 @@ def test_words_for_microbatches_users_and_other_events():
     assert "nothing is proven for them" in text
     assert "one user with up to 2 examples" in text
     assert "GaussianDpEvent(noise_multiplier=50.0)" in text
-    alone = accounting.epsilon(**RUN, steps=500, microbatch_sensitivity=2.0, examples_per_user=2)
+    alone = adaclip_tf.epsilon(**RUN, steps=500, microbatch_sensitivity=2.0, examples_per_user=2)
     assert report["guarantee"]["rdp"] > alone
 
 

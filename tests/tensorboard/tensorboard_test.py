@@ -16,7 +16,9 @@ from tensorboard.plugins.hparams import metadata as hparams_metadata
 
 import adaclip_tf
 from adaclip_tf import tensorboard
-from adaclip_tf.privacy import accounting, budget
+from adaclip_tf.privacy import budget
+from adaclip_tf.privacy.mechanism import Mechanism
+from adaclip_tf.privacy.meter import PrivacyMeter
 from adaclip_tf.tensorboard import PrivacyTensorBoard, figures, summaries
 from tests import models
 
@@ -117,7 +119,7 @@ def fresh(traced):
 
 
 def epsilon_after(steps):
-    return accounting.epsilon(noise_multiplier=Z, **WHERE, steps=steps)
+    return adaclip_tf.epsilon(noise_multiplier=Z, **WHERE, steps=steps)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -279,6 +281,17 @@ def test_the_budget_of_the_same_fit_counts(fresh, tmp_path):
     assert [written[4], written[8]] == pytest.approx(history["epsilon"], rel=1e-6)
 
 
+def test_a_meter_counts_without_a_budget(fresh, tmp_path):
+    claimed = Mechanism(1.0, WHERE["num_examples"], WHERE["batch_size"])
+    counting = PrivacyMeter(claimed, delta=WHERE["delta"])
+    fit(fresh, PrivacyTensorBoard(tmp_path, budget=counting, update_freq=2), epochs=1)
+    expected = {steps: epsilon_after(steps) for steps in (2, 4)}
+    assert scalars(tmp_path / "privacy")["privacy/epsilon"] == pytest.approx(expected, rel=1e-6)
+    false = PrivacyMeter(Mechanism(1.0, WHERE["num_examples"], WHERE["batch_size"] + 1), delta=WHERE["delta"])
+    with pytest.raises(ValueError, match="expected_batch_size"):
+        fit(fresh, PrivacyTensorBoard(tmp_path, budget=false))
+
+
 def test_a_budget_earlier_in_the_list_is_read_from_the_logs(fresh, tmp_path):
     history = fit(fresh, budget.PrivacyBudget(**WHERE), PrivacyTensorBoard(tmp_path, update_freq=2), epochs=2)
     written = scalars(tmp_path / "privacy")
@@ -290,7 +303,7 @@ def test_pld_is_asked_once_per_epoch(fresh, tmp_path):
     counting = budget.PrivacyBudget(**WHERE, accountant="pld")
     fit(fresh, PrivacyTensorBoard(tmp_path, budget=counting, update_freq=1), epochs=2)
     expected = {
-        steps: accounting.epsilon(noise_multiplier=Z, **WHERE, steps=steps, accountant="pld") for steps in (4, 8)
+        steps: adaclip_tf.epsilon(noise_multiplier=Z, **WHERE, steps=steps, accountant="pld") for steps in (4, 8)
     }
     assert scalars(tmp_path / "privacy")["privacy/epsilon"] == pytest.approx(expected, rel=1e-4)
 
@@ -529,7 +542,7 @@ def test_under_a_strategy_there_is_one_writer(tmp_path):
 
 def test_a_worker_that_is_not_the_chief_writes_nothing(fresh, tmp_path, monkeypatch):
     extended = type(fresh.distribute_strategy.extended)
-    monkeypatch.setattr(extended, "should_save_summary", property(lambda self: False))
+    monkeypatch.setattr(extended, "should_checkpoint", property(lambda self: False))
     fit(fresh, PrivacyTensorBoard(tmp_path / "log", **WHERE, update_freq=1))
     assert int(fresh.optimizer.noised_steps) == 4
     assert not (tmp_path / "log").exists()
@@ -566,7 +579,7 @@ def test_a_read_only_log_dir_is_refused_before_training(fresh):
 def test_another_optimizer_is_refused(tmp_path):
     model = models.softmax_regression()
     model.compile(tf.keras.optimizers.SGD(), models.per_example_loss())
-    with pytest.raises(ValueError, match="DPAdaClipSGD or DPFixedClipSGD do; the model was compiled with SGD"):
+    with pytest.raises(ValueError, match="counts its noised steps, such as DPAdaClipSGD; got SGD"):
         fit(model, PrivacyTensorBoard(tmp_path))
 
 

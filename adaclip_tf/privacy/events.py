@@ -1,0 +1,107 @@
+"""Which dp_accounting event a training is, and what is proven for it. No TensorFlow is needed.
+
+A run is one `dp_accounting.DpEvent` (`training_event`), so that any accountant, now or later, can judge
+it (`epsilon_of`), and so that parts of a program (a private PCA, then training) compose.
+
+Two ways of forming batches, and what is proven for each. z is the noise multiplier, n the number of
+examples, B the batch size, T the number of steps.
+
+| sampling     | how batches are drawn                           | event                                  |
+|--------------|-------------------------------------------------|----------------------------------------|
+| "poisson"    | every example joins with probability q = B / n, | T times PoissonSampled(q, Gaussian(z)) |
+|              | independently of all else, in each step again   |                                        |
+| "shuffled"   | each example once per epoch, fixed batch size   | once per epoch Gaussian(z)             |
+
+"poisson" holds under add/remove-one-example. "shuffled" counts no amplification at all, since none of
+useful size is proven for shuffling, and Poisson's figure can be too small for it (Chua et al. 2024, arXiv
+2403.17673). It holds when the neighbouring data set has the example replaced by one that contributes
+nothing ("zero-out"): the batches of an epoch are disjoint, so the example moves one of its sums, by 1.
+
+Microbatches of several examples. One example then moves a clipped microbatch gradient anywhere in the
+unit ball: by up to 2, not 1, so `microbatch_sensitivity=2` and the event is that of z / 2. What must hold
+besides is that removing an example leaves the other microbatches as they were. Examples that are
+Poisson-sampled one by one and then grouped by position do not have this (every later group
+shifts by one): nothing is proven for them. It holds for groups that are fixed beforehand and sampled
+whole. For these, if q <= 1/2, with u and u' the group's clipped gradients with and without the example,
+
+    (P, P') = ((1-q) N(0) + q N(u), (1-q) N(0) + q N(u'))
+            = 1/2 ((1-2q) N(0) + 2q N(u), N(0)) + 1/2 (N(0), (1-2q) N(0) + 2q N(u')),
+
+so by joint convexity of exp((alpha-1) D_alpha) the RDP is at most that of PoissonSampled(2q, Gaussian(z)),
+which is below that of PoissonSampled(q, Gaussian(z/2)), the event used here and by tensorflow-privacy (the
+last step was checked on a grid of q, z and the accountant's orders; tests/privacy/epsilon_test.py repeats it).
+
+Post-processing, which costs nothing: momentum, learning-rate schedules, AdaCliP's means and variances,
+un-transforming. Gradient accumulation: the batch is the logical one, and its one release is one step. No
+example may occur in it twice: one Poisson draw cut into parts, or parts of one epoch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dp_accounting
+
+from adaclip_tf.privacy import private_optimizer
+from adaclip_tf.privacy.mechanism import Mechanism
+
+
+def gaussian_event(noise_multiplier: float, count: int = 1) -> dp_accounting.DpEvent:
+    """`count` releases of L2 sensitivity 1 with N(0, noise_multiplier^2) on top, of the whole data set."""
+    return dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(noise_multiplier), count)
+
+
+def training_event(
+    *,
+    noise_multiplier: float,
+    num_examples: int,
+    batch_size: int,
+    epochs: float | None = None,
+    steps: int | None = None,
+    sampling: str = "poisson",
+    microbatch_sensitivity: float = 1.0,
+) -> dp_accounting.DpEvent:
+    """A whole training run as one dp_accounting event.
+
+    Example:
+      >>> training_event(noise_multiplier=1.1, num_examples=60000, batch_size=600, epochs=10).count
+      1000
+
+    Args:
+      noise_multiplier, num_examples, batch_size, sampling, microbatch_sensitivity: as in
+        `adaclip_tf.privacy.mechanism.Mechanism`.
+      epochs: passes over the data, possibly a fraction. Counted as `poisson_batches` and `fit` on arrays do, as
+        ceil(epochs * ceil(n / B)) steps. That is never less than tensorflow-privacy's ceil(epochs * n / B).
+      steps: or the number of steps itself: noised releases, so logical batches.
+    """
+    step = Mechanism(noise_multiplier, num_examples, batch_size, sampling, microbatch_sensitivity)
+    return step.event(epochs=epochs, steps=steps)
+
+
+def optimizer_event(
+    optimizer: Any, *, num_examples: int, batch_size: int, sampling: str = "poisson"
+) -> dp_accounting.DpEvent:
+    """The event of everything that `optimizer` has released so far, by what its own state says of its steps.
+
+    Their number, noise, sensitivity and batch size are part of the optimizer's checkpointed state, so this is right
+    after a resume too. Where the steps differed among themselves, the least noise and the largest batch are taken for
+    all of them: never too small.
+    """
+    past = private_optimizer.require(optimizer, "optimizer_event").past_steps()
+    if past.steps == 0:
+        return dp_accounting.NoOpDpEvent()
+    if past.batch_size > batch_size:
+        raise ValueError(
+            f"`batch_size` is {batch_size}, and the optimizer has taken steps on batches of {past.batch_size}: give "
+            "the expected size of a logical batch."
+        )
+    step = Mechanism(past.noise_multiplier, num_examples, batch_size, sampling, past.microbatch_sensitivity)
+    return step.event(steps=past.steps)
+
+
+def check_other_event(event: Any) -> None:
+    """Refuses an `other_event` that no accountant can compose."""
+    if event is not None and not isinstance(event, dp_accounting.DpEvent):
+        raise ValueError(
+            f"`other_event` must be a `dp_accounting.DpEvent`, such as `PrivatePCA(...).event`, or None; got {event!r}."
+        )
