@@ -26,7 +26,7 @@ import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.util import object_identity
 
-from adaclip_tf.gradients import proof
+from adaclip_tf.gradients import graph, proof
 from adaclip_tf.gradients.backward import Backward
 
 
@@ -136,7 +136,7 @@ class _Copy:
         self._copies = object_identity.ObjectIdentityDictionary()
         for external, internal in getattr(backward.loss.graph, "captures", []):
             self.replace(internal, external)  # variables above all: captured anew, under the handle they are known by
-        self._entries = {tensor.op for piece in pieces for tensor in piece.tensors}
+        self._entries = {tensor.op for piece in pieces for tensor in piece.tensors}  # are not copied themselves
         for piece in pieces:
             for tensor, taken in zip(piece.tensors, piece.take(rows)):
                 self.replace(tensor, taken)
@@ -149,25 +149,12 @@ class _Copy:
         if tensor is None:
             return None
         if tensor not in self._copies:
-            for operation in self._needed(tensor.op):
+            for operation in graph.in_order(tensor.op, self._is_known):
                 self._copy(operation)
         return self._copied(tensor)
 
-    def _needed(self, target: tf.Operation) -> list[tf.Operation]:
-        """The ops that lead to `target` and have no copy yet, each behind what it needs itself."""
-        ordered: list[tf.Operation] = []
-        seen: set[tf.Operation] = set()
-        pending = [(target, False)]
-        while pending:
-            op, is_ready = pending.pop()
-            if is_ready:
-                ordered.append(op)
-            elif op not in seen and op not in self._copies and op not in self._entries:
-                seen.add(op)
-                pending.append((op, True))
-                pending.extend((tensor.op, False) for tensor in op.inputs if tensor not in self._copies)
-                pending.extend((other, False) for other in op.control_inputs)
-        return ordered
+    def _is_known(self, needed: Any) -> bool:
+        return needed in self._copies or needed in self._entries
 
     def _copy(self, operation: tf.Operation) -> None:
         if operation.type == "Placeholder":

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import _graph, slices, terms
+from adaclip_tf.gradients import graph
+from adaclip_tf.gradients.ghost import slices, terms
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
 from adaclip_tf.gradients.ghost.products import SumOfOuterProducts
 from adaclip_tf.gradients.ghost.rules import checked, lead, one_lead, rule
@@ -27,8 +28,8 @@ class Geometry:
         self.attributes["padding"] = self.attributes["padding"].decode()
         if op.type == "Conv2DBackpropFilter":
             self.attributes["explicit_paddings"] = op.get_attr("explicit_paddings")
-        kernel = _graph.shape_of_shape(op.inputs[1]) or []
-        image, out = _graph.dimensions(op.inputs[0]), _graph.dimensions(op.inputs[2])
+        kernel = graph.shape_of_shape(op.inputs[1]) or []
+        image, out = graph.dimensions(op.inputs[0]), graph.dimensions(op.inputs[2])
         if len(kernel) != 4 or None in kernel or not image or not out or None in image[1:] or None in out[1:]:
             raise Unknown("has image or kernel sizes that are only known in the run")
         self.kernel = [int(size or 0) for size in kernel]

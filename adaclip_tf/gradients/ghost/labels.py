@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Union
 
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import _graph
+from adaclip_tf.gradients import graph
 
 
 class Check(NamedTuple):
@@ -76,7 +76,7 @@ class Context:
         if num_microbatches is None:
             num_microbatches = tf.shape(seed)[0] if batch is None else batch
         self.n = tf.convert_to_tensor(num_microbatches, tf.int32)
-        static = _graph.constant(self.n)
+        static = graph.constant(self.n)
         self.static_n: int | None = None if static is None else int(static)
         self.microbatch_size = _microbatch_size(self.n, self.static_n, seed)
         self.labels: dict[Any, Label] = {}
@@ -128,7 +128,7 @@ class Context:
                 holds = tf.equal(extent, tf.shape(check.equals)[check.axis])
                 problem = "changes along the axis that holds the examples"
             message = (
-                f"The gradient at {_graph.describe(check.op)} {problem}, so per-example gradients cannot be "
+                f"The gradient at {graph.describe(check.op)} {problem}, so per-example gradients cannot be "
                 "read off the backward graph. Use gradient_path='jacobian'."
             )
             self._asserted[index] = holds, tf.raw_ops.Assert(condition=holds, data=[tf.constant(message)])
@@ -145,10 +145,9 @@ def _microbatch_size(n: tf.Tensor, static_n: int | None, seed: tf.Tensor) -> int
 
 def _is_length_of(n: tf.Tensor, seed: tf.Tensor) -> bool:
     """Whether n is computed as the length of the seed, or of the loss whose shape the seed was filled with."""
-    while n.op.type in ("Identity", "Cast", "Squeeze", "Reshape"):
-        n = n.op.inputs[0]
+    n = graph.behind(n, ("Identity", "Cast", "Squeeze", "Reshape"))
     if n.op.type == "StridedSlice" and n.op.inputs[0].op.type == "Shape":
-        begin, strides = (_graph.constant(n.op.inputs[i]) for i in (1, 3))
+        begin, strides = (graph.constant(n.op.inputs[i]) for i in (1, 3))
         if n.op.get_attr("shrink_axis_mask") != 1 or begin is None or strides is None:
             return False
         if len(begin) != 1 or begin[0] != 0:

@@ -8,13 +8,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import _graph, flow, rules, terms
+from adaclip_tf.gradients import graph
+from adaclip_tf.gradients.ghost import flow, rules, terms
 from adaclip_tf.gradients.ghost.embeddings import Lookup
 from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Summed, Unknown
 from adaclip_tf.gradients.ghost.terms import SquaredNorms, Term
 
 _SEVERAL = frozenset({"AddN", "AddV2", "Add"})
-_SAME_ORDER = frozenset({"Identity", "Cast", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "EnsureShape"})
 
 
 class Handle:
@@ -123,11 +123,11 @@ def _term(ctx: Context, gradient: Any, variable: tf.Variable) -> tuple[Term, str
         return Lookup(ctx, gradient, variable.shape), "IndexedSlices"
     label = ctx.label(gradient)
     if label is None:
-        raise Unknown(f"its gradient, {_graph.describe(gradient.op)}, does not come from the loss")
+        raise Unknown(f"its gradient, {graph.describe(gradient.op)}, does not come from the loss")
     if isinstance(label, Lost):
         raise Unknown(label.reason, label.mixing)
     op = gradient.op
-    if op.type in _SAME_ORDER and isinstance(label, Summed):
+    if op.type in graph.SAME_ORDER and isinstance(label, Summed):
         return _term(ctx, op.inputs[0], variable)
     if op.type == "Neg" and isinstance(label, Summed):
         term, rule = _term(ctx, op.inputs[0], variable)
@@ -135,23 +135,23 @@ def _term(ctx: Context, gradient: Any, variable: tf.Variable) -> tuple[Term, str
     if op.type == "Transpose" and isinstance(label, Summed):
         return _transposed(ctx, op, variable)
     if op.type in _SEVERAL:
-        raise Unknown(f"{_graph.describe(op)} adds up several contributions (the variable is used more than once)")
+        raise Unknown(f"{graph.describe(op)} adds up several contributions (the variable is used more than once)")
     if isinstance(label, Lead) and ctx.static_n == 1:
         return terms.PerExample(tf.cast(gradient, tf.float32)[tf.newaxis]), op.type  # there is but one record
     if op.type not in rules.REGISTRY or gradient.value_index != 0:
-        raise Unknown(f"{_graph.describe(op)} has no rule for a variable's gradient")
+        raise Unknown(f"{graph.describe(op)} has no rule for a variable's gradient")
     if isinstance(label, Lead):
-        raise Unknown(f"{_graph.describe(op)} does not sum over the examples")
+        raise Unknown(f"{graph.describe(op)} does not sum over the examples")
     try:
         return rules.REGISTRY[op.type](ctx, op, variable.shape.num_elements()), op.type
     except Unknown as unknown:
-        raise Unknown(f"{_graph.describe(op)} {unknown.reason}", unknown.mixing) from unknown
+        raise Unknown(f"{graph.describe(op)} {unknown.reason}", unknown.mixing) from unknown
 
 
 def _transposed(ctx: Context, op: tf.Operation, variable: tf.Variable) -> tuple[Term, str]:
     inner = op.inputs[0]
-    permutation = _graph.constant(op.inputs[1])
+    permutation = graph.constant(op.inputs[1])
     if permutation is None or not inner.shape.is_fully_defined():
-        raise Unknown(f"{_graph.describe(op)} moves axes in a way that is only known in the run")
+        raise Unknown(f"{graph.describe(op)} moves axes in a way that is only known in the run")
     term, rule = _term(ctx, inner, variable)
     return terms.Transposed(term, inner.shape.as_list(), [int(axis) for axis in permutation]), rule

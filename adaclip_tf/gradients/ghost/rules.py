@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import _graph
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.ghost.flow_linear import parse_einsum, reduced_axes
 from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Unknown
 from adaclip_tf.gradients.ghost.products import OuterProduct, SumOfOuterProducts
@@ -169,7 +169,7 @@ def _reduce(examples: tf.Tensor, axes: list[int]) -> tf.Tensor:
 def _sum_of_batch_matmul(ctx: Context, op: tf.Operation, axes: set[int]) -> Term | None:
     """matmul(x [batch, time, features], kernel): TensorFlow forms x^T dy per example and sums. We need not."""
     product = op.inputs[0].op
-    if product.type not in ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3") or axes != {0}:
+    if product.type not in graph.BATCH_PRODUCTS or axes != {0}:
         return None
     x, dy = product.inputs
     if x.shape.rank != 3 or dy.shape.rank != 3 or not product.get_attr("adj_x") or product.get_attr("adj_y"):
@@ -210,7 +210,7 @@ def _einsum(ctx: Context, op: tf.Operation, size: int) -> Term:
     contracted.sort(key=lambda c: c != letter)
     x = _matricise(op.inputs[0], first, contracted, rows_first)
     dy = _matricise(op.inputs[1], second, contracted, rows_second)
-    length = _graph.size([op.inputs[index].shape[(first, second)[index].index(c)] for c in contracted[1:]])
+    length = graph.size([op.inputs[index].shape[(first, second)[index].index(c)] for c in contracted[1:]])
     rows = None if label.rows is None or length is None else label.rows * length
     term = matrix_term(ctx, Lead(rows=rows, checks=label.checks), x, dy, index == 0)
     sizes = {c: op.inputs[i].shape[s.index(c)] for i, s in enumerate((first, second)) for c in s}
@@ -221,7 +221,7 @@ def _einsum(ctx: Context, op: tf.Operation, size: int) -> Term:
 def _matricise(tensor: tf.Tensor, letters: str, rows: list[str], columns: list[str]) -> tf.Tensor:
     """[..] as a matrix with the axes `rows` along the first and `columns` along the second dimension."""
     order = [letters.index(c) for c in rows + columns]
-    width = _graph.size([tensor.shape[letters.index(c)] for c in columns])
+    width = graph.size([tensor.shape[letters.index(c)] for c in columns])
     if width is None:
         raise Unknown("has a number of features that is only known in the run")
     if order != list(range(len(order))):

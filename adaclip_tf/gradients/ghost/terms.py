@@ -26,7 +26,7 @@ from typing import NamedTuple, Protocol
 
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import _graph
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.ghost.labels import Context, Lead
 
 TINY = 1.1754944e-38  # the smallest normal float32: what a square that underflows is short of, at most
@@ -65,7 +65,7 @@ class Rows:
     def split(self, tensor: tf.Tensor) -> tf.Tensor:
         """[rows, ...] as [n, rows per microbatch, ...]."""
         axis, outer = self.label.axis, self.label.outer
-        inner = _graph.partial_shape(tensor, axis + 1)
+        inner = graph.partial_shape(tensor, axis + 1)
         each: int | tf.Tensor
         if self.per_example is not None:
             each = self.per_example // outer

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import memory, sources
 from adaclip_tf.gradients.proof.labels import Lost, Public, Rows, Sizes, Summed
 from adaclip_tf.gradients.proof.walk import Walk
@@ -32,7 +33,7 @@ class Proof:
         self._walk.advance()
         self._trivial = False
         self._checks: set[int] = set()
-        ancestors = ancestors_of(loss.op)
+        ancestors = graph.ancestors(loss.op)
         _refuse_hidden_state(ancestors)
         label = self._walk.label(loss)
         self._refuse_mixing(label)
@@ -141,17 +142,6 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def ancestors_of(operation: tf.Operation) -> set[tf.Operation]:
-    """`operation` and all that its value is computed from."""
-    found, pending = set(), [operation]
-    while pending:
-        op = pending.pop()
-        if op not in found:
-            found.add(op)
-            pending.extend(tensor.op for tensor in op.inputs)
-    return found
-
-
 def _resources(walk: Walk, ancestors: set[tf.Operation]) -> set[Any]:
     """The resources that the ops `ancestors` are given."""
     return {memory.root(walk, tensor) for op in ancestors for tensor in op.inputs if tensor.dtype == tf.resource}
@@ -159,12 +149,12 @@ def _resources(walk: Walk, ancestors: set[tf.Operation]) -> set[Any]:
 
 def _refuse_hidden_state(ancestors: set[tf.Operation]) -> None:
     for op in ancestors:
-        if op.type in ("PyFunc", "PyFuncStateless", "EagerPyFunc"):
+        if op.type in graph.PYTHON:
             raise ValueError(
                 f"The loss depends on the op {op.name!r} ({op.type}): Python code in the middle of a graph, which may "
                 "remember examples. Write it with TensorFlow ops, or apply it to the data before training."
             )
-        if op.type in ("Enter", "Merge", "NextIteration"):
+        if op.type in graph.OLD_LOOPS:
             raise ValueError(
                 f"The loss depends on a loop of TensorFlow 1 ({op.name!r}); use `tf.while_loop` of TensorFlow 2."
             )
