@@ -147,7 +147,9 @@ def _isolated(passed, proven, transform, indices, known, num_records):
         return _add_record(k, gradients, part, tf.gather(known, [k]), state)
 
     start = _no_records(chosen.variables, num_records)
-    totals, norms, raw = isolated.for_each_microbatch(chosen, proven.pieces, num_records, consume, start)
+    totals, norms, raw = isolated.for_each_microbatch(
+        chosen, proven.pieces, num_records, consume, start, apart=proven.keeps_apart(chosen.gradients)
+    )
     return dict(zip(indices, totals)), norms.stack(), raw.stack()
 
 

@@ -40,4 +40,4 @@ from adaclip_tf.gradients.graph.ops import (
     is_stateful,
     may_write,
 )
-from adaclip_tf.gradients.graph.reach import ancestors, behind, bodies, in_order, is_used
+from adaclip_tf.gradients.graph.reach import ancestors, behind, bodies, in_order, inside, is_used

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -56,3 +56,12 @@ def bodies(op: tf.Operation) -> list[tf.Graph]:
         value = op.get_attr(attribute)
         found += [op.graph._get_function(f.name).graph for f in (value if isinstance(value, list) else [value])]
     return found
+
+
+def inside(op: tf.Operation) -> Iterator[tf.Operation]:
+    """All ops of the functions that `op` calls, and that these call."""
+    if op.type in CALLS:
+        for body in bodies(op):
+            for inner in body.get_operations():
+                yield inner
+                yield from inside(inner)

@@ -18,7 +18,6 @@ from adaclip_tf.gradients.proof.walk import Labels, Walk, entry, public
 _LARGE = 1_000_000  # constants beyond this size are not looked at
 
 
-
 def joined(labels: Sequence[Rows], axes: Sequence[int]) -> Rows:
     """One label for tensors that meet entry by entry, the examples lying along `axes` of the result."""
     first = labels[0]

@@ -195,4 +195,3 @@ def _enters(walk: Walk, tensor: tf.Tensor) -> bool:
         and tensor.ref() not in walk.captured
         and (tensor.op.type == "Placeholder" or hands_out_examples(tensor.op))
     )
-

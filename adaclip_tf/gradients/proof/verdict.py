@@ -86,8 +86,19 @@ class Proof:
 
     def summed(self, gradient: Any) -> str | None:
         """None if a variable's gradient is proven to be a sum of one term per example; else why not."""
+        reason, checks = self._sum(gradient)
+        self._checks |= checks
+        return reason
+
+    def keeps_apart(self, gradients: Sequence[Any]) -> bool:
+        """Whether examples are proven to stay apart, forwards and backwards, with nothing left to the run."""
+        sums = [self._sum(gradient) for gradient in gradients if gradient is not None]
+        return self.unproven is None and not self._checks and sums == [(None, frozenset())] * len(sums)
+
+    def _sum(self, gradient: Any) -> tuple[str | None, frozenset[int]]:
+        """Why a gradient is not known to be a sum over examples, and the checks on which it hangs that it is."""
         if self._trivial:
-            return None  # there is but one example
+            return None, frozenset()  # there is but one example
         parts = [gradient.values, gradient.indices] if isinstance(gradient, tf.IndexedSlices) else [gradient]
         labels = [self._walk.label(part) for part in parts]
         if isinstance(gradient, tf.IndexedSlices):
@@ -96,12 +107,11 @@ class Proof:
         else:
             proven = isinstance(labels[0], Public) or (isinstance(labels[0], Summed) and labels[0].exact)
         if proven:
-            self._checks |= frozenset().union(*(getattr(label, "checks", frozenset()) for label in labels))
-            return None
+            return None, frozenset().union(*(getattr(label, "checks", frozenset()) for label in labels))
         reason = next(
             (label.reason for label in labels if isinstance(label, (Lost, Summed))), "its rows are no examples"
         )
-        return f"nothing proves that it is a sum over examples: {reason}"
+        return f"nothing proves that it is a sum over examples: {reason}", frozenset()
 
     def poison(self) -> tf.Tensor:
         """0 if all that the proof left to the run holds, else NaN (and an error, where assertions are not dropped).

@@ -196,9 +196,7 @@ class Walk:
         per_input = len(op.outputs) == len(op.inputs)  # as in ShapeN
         unknown = [self._unknown_extents(tensor, label) for tensor, label in zip(op.inputs, labels)]
         other = next((label for label in unknown if label is not None), None)
-        return [
-            (unknown[i] if per_input else other) or self._size_label(tensor) for i, tensor in enumerate(op.outputs)
-        ]
+        return [(unknown[i] if per_input else other) or self._size_label(tensor) for i, tensor in enumerate(op.outputs)]
 
     @staticmethod
     def _unknown_extents(tensor: tf.Tensor, label: Any) -> Any:
