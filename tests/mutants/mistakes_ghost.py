@@ -249,7 +249,7 @@ MISTAKES = (
     ),
     Mutation(
         "every constant counts as zero",
-        "gradients/ghost/_graph.py",
+        "gradients/graph/known.py",
         "return value is not None and not np.any(value)",
         "return value is not None",
         (
