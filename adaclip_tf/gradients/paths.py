@@ -35,6 +35,7 @@ class ClippedSum(NamedTuple):
     raw_squared_norms: tf.Tensor | None = None  # |g_k|^2, if it was asked for
 
 
+@tf.autograph.experimental.do_not_convert
 def clipped_sum(
     loss: tf.Tensor,
     variables: Sequence[tf.Variable],

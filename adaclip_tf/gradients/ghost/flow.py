@@ -28,7 +28,6 @@ TABLE: dict[str, Entry] = {}
 SHAPE_ONLY = graph.SHAPES | {"ZerosLike", "OnesLike"}
 # Outputs as large as the seed-dependent input.
 _KEEPS_SIZE = graph.SAME_ORDER | {"AddN", "Neg", "Transpose", *graph.BATCH_NORM_GRADIENTS}
-_ADDITIVE = frozenset({"AddN", "AddV2", "Add", "Sub", "ConcatV2", "Pack"})
 
 
 def entry(*types: str) -> Callable[[Entry], Entry]:
@@ -85,14 +84,13 @@ def _transfer(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
     if all(isinstance(label, Summed) for label in dependent):
         return Summed()
     if any(isinstance(label, Summed) for label in dependent):
-        mixing = op.type in _ADDITIVE
-        return Lost(f"{graph.describe(op)} combines one example's gradient with a sum over examples", mixing)
+        return Lost(f"{graph.describe(op)} combines one example's gradient with a sum over examples")
     if op.type not in TABLE:
         return Lost(f"{graph.describe(op)} has no entry in the table of backward ops")
     try:
         return TABLE[op.type](ctx, op, labels)
     except Unknown as unknown:
-        return Lost(f"{graph.describe(op)} {unknown.reason}", unknown.mixing)
+        return Lost(f"{graph.describe(op)} {unknown.reason}")
 
 
 # ---------------------------------------------------------------------------------------------------

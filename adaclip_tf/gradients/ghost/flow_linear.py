@@ -147,4 +147,4 @@ def _fused_batch_norm_grad(ctx: Context, op: tf.Operation, labels: Labels) -> li
     if channels_first and dims is not None and dims[0] == 1 and label.axis in (0, 1):
         rows = label.rows if label.axis == 1 else None
         return [dataclasses.replace(label, axis=1, rows=rows), *rest]
-    raise Unknown("normalises over the batch (BatchNormalization in training mode)", mixing=True)
+    raise Unknown("normalises over the batch (BatchNormalization in training mode)")
