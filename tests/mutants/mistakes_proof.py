@@ -133,7 +133,7 @@ MISTAKES = (
     Mutation(
         "functions are not looked into",
         "gradients/proof/calls.py",
-        "        results = _outputs(_inside(walk, *graph.bodies(op), list(op.inputs), labels))\n",
+        "        results = _outputs(_inside(walk, body, list(op.inputs), labels))\n",
         "        results = labels[:1] * len(op.outputs)\n",
         (f"{_REFUSED}[hidden in a function-False]", f"{_MEMORY}[in a function-True]"),
     ),

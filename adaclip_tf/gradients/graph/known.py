@@ -111,7 +111,7 @@ def is_zero(tensor: tf.Tensor) -> bool:
 def reduced_axes(
     op: tf.Operation,
     known_axes: Callable[[tf.Tensor, int], Sequence[int] | None],
-    shape: Callable[[tf.Tensor], Sequence[Any] | None],
+    shape: Callable[[tf.Tensor], Any],
     is_open: Callable[[Any], bool] = lambda extent: extent is None,
 ) -> tuple[set[int], set[int]]:
     """The axes over which a reduction certainly reduces, and those over which it may.

@@ -50,7 +50,8 @@ def _call(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
     if _recurses(walk, op.get_attr("f").name):
         return Lost(f"{describe(op)} calls itself")
     try:
-        results = _outputs(_inside(walk, *graph.bodies(op), list(op.inputs), labels))
+        (body,) = graph.bodies(op)
+        results = _outputs(_inside(walk, body, list(op.inputs), labels))
     except (Unproven, AttributeError, ValueError) as error:
         return _unfollowed(op, labels, str(error))
     if len(results) != len(op.outputs):
