@@ -6,6 +6,7 @@
 | `proof/`   | that example k's loss and gradient depend on example k alone, or why not           |
 | `ghost/`   | norms and weighted sums read off the backward pass of the whole batch              |
 | `isolated` | every microbatch run by itself: right for any function of one example              |
+| `graph/`   | questions about TensorFlow's graphs, which all of these ask there                   |
 | `backward` | one backward pass, and what it was made from                                       |
 
 May import `core` and `_internal`. Knows TensorFlow's graphs and no Keras.

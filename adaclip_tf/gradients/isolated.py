@@ -26,8 +26,10 @@ import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.util import object_identity
 
-from adaclip_tf.gradients import proof
+from adaclip_tf.gradients import graph, proof
 from adaclip_tf.gradients.backward import Backward
+
+_ROUNDING = 1e-3  # by how much two runs of one computation may differ, relative to its result
 
 
 def for_each_microbatch(
@@ -36,6 +38,8 @@ def for_each_microbatch(
     num_microbatches: tf.Tensor,
     consume: Callable[[tf.Tensor, list[tf.Tensor], Any], Any],
     state: Any,
+    *,
+    apart: bool = False,
 ) -> Any:
     """Folds `consume(k, gradients of microbatch k, state) -> state` over all microbatches.
 
@@ -46,6 +50,7 @@ def for_each_microbatch(
       num_microbatches: how many microbatches of consecutive examples there are.
       consume: gets dense float32 gradients of the microbatch's mean loss.
       state: a structure of tensors, what `consume` gets first.
+      apart: whether examples are proven to stay apart, which spares a check (`Proof.keeps_apart`).
 
     Returns:
       The last state.
@@ -59,32 +64,77 @@ def for_each_microbatch(
     def body(k, state):
         rows = k * microbatch_size + tf.range(microbatch_size)
         if whole_batches:
-            rows = tf.tile(rows, [num_microbatches])
-        gradients = _gradients_of(backward, pieces, rows, microbatch_size)
-        if whole_batches:
-            # A custom gradient may add something that has nothing to do with the loss. It did so once per repetition.
-            added = _gradients_of(backward, pieces, rows, 0)
-            more = 1.0 - 1.0 / tf.cast(tf.maximum(num_microbatches, 1), tf.float32)
-            gradients = [gradient - more * repeated for gradient, repeated in zip(gradients, added)]
+            repeated = tf.tile(rows, [num_microbatches])
+            gradients = _among_copies(backward, pieces, repeated, microbatch_size, num_microbatches, apart)
+        else:
+            gradients = _gradients_of(backward, _Copy(backward, pieces, rows), microbatch_size, microbatch_size)
         return k + 1, consume(k, gradients, state)
 
     _, state = tf.while_loop(lambda k, _: k < num_microbatches, body, (0, state), parallel_iterations=8)
     return state
 
 
-def _gradients_of(
-    backward: Backward, pieces: Sequence[proof.Piece], rows: tf.Tensor, microbatch_size: Any
-) -> list[tf.Tensor]:
-    """Dense gradients of the mean loss of the first `microbatch_size` of the examples `rows`, which are run alone."""
+def _gradients_of(backward: Backward, copy: _Copy, count: Any, microbatch_size: Any) -> list[tf.Tensor]:
+    """Dense gradients of the mean loss of the first `microbatch_size` of the `count` examples that `copy` sees."""
     dtype = backward.loss.dtype
-    copy = _Copy(backward, pieces, rows)
     loss = copy(backward.loss)
-    poison = _poison(loss, tf.size(rows))
+    poison = _poison(loss, count)
     first = tf.cast(tf.range(tf.size(loss)) < microbatch_size, dtype)  # repetitions do not count
     seed = first / tf.cast(tf.maximum(microbatch_size, 1), dtype) + tf.cast(poison, dtype)
+    copy = copy.fork()  # the forward pass is shared with other seeds
     copy.replace(backward.seed, seed)
     gradients = tf.nest.map_structure(copy, backward.gradients, expand_composites=True)
     return [_dense(gradient, v.shape) + poison for gradient, v in zip(gradients, backward.variables)]
+
+
+def _among_copies(
+    backward: Backward, pieces: Sequence[proof.Piece], rows: tf.Tensor, microbatch_size: Any, times: Any, apart: bool
+) -> list[tf.Tensor]:
+    """The gradients of a microbatch in a batch that is full of it, `times` times.
+
+    No other example is in there. But how often it is repeated is the size of the batch, and where examples meet, all
+    gradients would hang on that. Where they are not proven to stay `apart`, the run must show that they do: with zeros
+    instead of repetitions around it, a microbatch must have the same gradients.
+    """
+    copy = _Copy(backward, pieces, rows)
+    gradients, added = (_gradients_of(backward, copy, tf.size(rows), size) for size in (microbatch_size, 0))
+    more = 1.0 - 1.0 / tf.cast(tf.maximum(times, 1), tf.float32)
+    # A custom gradient may add something that has nothing to do with the loss. It did so once per repetition.
+    result = [gradient - more * repeated for gradient, repeated in zip(gradients, added)]
+    draws = _draws(backward)
+    if apart or draws is None or any(piece.kind != "dense" for piece in pieces):
+        return result
+    alone = _Copy(backward, pieces, rows, microbatch_size)
+    for tensor in draws:
+        alone.replace(tensor, copy(tensor))
+    among_zeros, unrelated = (_gradients_of(backward, alone, tf.size(rows), size) for size in (microbatch_size, 0))
+    ours = [gradient - repeated for gradient, repeated in zip(gradients, added)]
+    theirs = [gradient - other for gradient, other in zip(among_zeros, unrelated)]
+    poison = _poison_unless_equal(ours, theirs)
+    return [gradient + poison for gradient in result]
+
+
+def _draws(backward: Backward) -> list[tf.Tensor] | None:
+    """The random numbers of the step; None where they are drawn in functions, out of reach."""
+    tensors = [backward.loss, *tf.nest.flatten(backward.gradients, expand_composites=True)]
+    operations = set().union(*(graph.ancestors(tensor.op) for tensor in tensors if tensor is not None))
+    if any(inner.type in graph.RANDOM for op in operations for inner in graph.inside(op)):
+        return None
+    return [tensor for op in operations if op.type in graph.RANDOM for tensor in op.outputs]
+
+
+def _poison_unless_equal(ours: list[tf.Tensor], theirs: list[tf.Tensor]) -> tf.Tensor:
+    """0 if the two are equal but for rounding, else NaN. Where one is not finite, nothing can be told."""
+    apart = tf.add_n([tf.reduce_sum(tf.math.squared_difference(a, b)) for a, b in zip(ours, theirs)])
+    size = tf.add_n([tf.reduce_sum(tf.square(a) + tf.square(b)) for a, b in zip(ours, theirs)])
+    holds = tf.logical_not(tf.math.is_finite(apart)) | (apart <= _ROUNDING**2 * size)
+    message = (
+        "The gradient of an example depends on how many examples the batch has: they meet in an op that is not known, "
+        "in a graph that was made for batches of one fixed size, so that they can't be run alone. Keep the examples "
+        "apart, or leave the size open: `batch` without `drop_remainder=True`, `tf.TensorSpec([None, ...])`."
+    )
+    with tf.control_dependencies([tf.raw_ops.Assert(condition=holds, data=[tf.constant(message)])]):
+        return tf.where(holds, 0.0, float("nan"))
 
 
 def _runs_on_less(backward: Backward, pieces: Sequence[proof.Piece], num_microbatches: Any) -> bool:
@@ -128,18 +178,35 @@ def _poison(copied_loss: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         return tf.where(holds, 0.0, float("nan"))
 
 
-class _Copy:
-    """Copies tensors, with all that they need, into the current graph, where they see the examples `rows` alone."""
+def _only(first: Any, rows: tf.Tensor) -> tf.Tensor:
+    """The first rows, and zeros for the others."""
+    is_first = tf.reshape(tf.range(tf.shape(rows)[0]) < first, [-1] + [1] * (rows.shape.rank - 1))
+    return tf.where(is_first, rows, tf.zeros_like(rows))
 
-    def __init__(self, backward: Backward, pieces: Sequence[proof.Piece], rows: tf.Tensor):
+
+class _Copy:
+    """Copies tensors, with all that they need, into the current graph, where they see the examples `rows` alone.
+
+    With `first`, they see the first so many of `rows`, and zeros for the rest.
+    """
+
+    def __init__(self, backward: Backward, pieces: Sequence[proof.Piece], rows: tf.Tensor, first: Any = None):
         self._graph = tf.compat.v1.get_default_graph()
         self._copies = object_identity.ObjectIdentityDictionary()
         for external, internal in getattr(backward.loss.graph, "captures", []):
             self.replace(internal, external)  # variables above all: captured anew, under the handle they are known by
-        self._entries = {tensor.op for piece in pieces for tensor in piece.tensors}
+        self._entries = {tensor.op for piece in pieces for tensor in piece.tensors}  # are not copied themselves
         for piece in pieces:
             for tensor, taken in zip(piece.tensors, piece.take(rows)):
-                self.replace(tensor, taken)
+                self.replace(tensor, taken if first is None else _only(first, taken))
+
+    def fork(self) -> _Copy:
+        """Another one, with the same copies so far."""
+        fork = object.__new__(type(self))
+        fork._graph, fork._entries = self._graph, self._entries
+        fork._copies = object_identity.ObjectIdentityDictionary()
+        fork._copies.update(self._copies)
+        return fork
 
     def replace(self, tensor: tf.Tensor, copy: tf.Tensor) -> None:
         """Whoever needs `tensor` gets `copy`."""
@@ -149,25 +216,12 @@ class _Copy:
         if tensor is None:
             return None
         if tensor not in self._copies:
-            for operation in self._needed(tensor.op):
+            for operation in graph.in_order(tensor.op, self._is_known):
                 self._copy(operation)
         return self._copied(tensor)
 
-    def _needed(self, target: tf.Operation) -> list[tf.Operation]:
-        """The ops that lead to `target` and have no copy yet, each behind what it needs itself."""
-        ordered: list[tf.Operation] = []
-        seen: set[tf.Operation] = set()
-        pending = [(target, False)]
-        while pending:
-            op, is_ready = pending.pop()
-            if is_ready:
-                ordered.append(op)
-            elif op not in seen and op not in self._copies and op not in self._entries:
-                seen.add(op)
-                pending.append((op, True))
-                pending.extend((tensor.op, False) for tensor in op.inputs if tensor not in self._copies)
-                pending.extend((other, False) for other in op.control_inputs)
-        return ordered
+    def _is_known(self, needed: Any) -> bool:
+        return needed in self._copies or (isinstance(needed, tf.Operation) and needed in self._entries)
 
     def _copy(self, operation: tf.Operation) -> None:
         if operation.type == "Placeholder":

@@ -36,6 +36,7 @@ class ClippedSum(NamedTuple):
     raw_squared_norms: tf.Tensor | None = None  # |g_k|^2, if it was asked for
 
 
+@tf.autograph.experimental.do_not_convert
 def clipped_sum(
     loss: tf.Tensor,
     variables: Sequence[tf.Variable],
@@ -202,7 +203,9 @@ def _each(passed, proven, indices, num_records, num_groups, consume):
         tf.TensorArray(tf.float32, size=num_records, element_shape=[num_groups]),
         tf.TensorArray(tf.float32, size=num_records, element_shape=[]),
     )
-    totals, norms, raw = isolated.for_each_microbatch(chosen, proven.pieces, num_records, consume, start)
+    totals, norms, raw = isolated.for_each_microbatch(
+        chosen, proven.pieces, num_records, consume, start, apart=proven.keeps_apart(chosen.gradients)
+    )
     return totals, norms.stack(), raw.stack()
 
 

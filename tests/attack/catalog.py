@@ -1,5 +1,7 @@
 """All cases, by name: importing a module of cases registers them."""
 
+# ruff: noqa: F401
+
 from tests.attack import (
     cases_batch_norm,
     cases_gradients,
@@ -15,21 +17,7 @@ from tests.attack import (
 )
 from tests.attack.case import CASES, Case
 
-MODULES = (
-    cases_batch_norm,
-    cases_gradients,
-    cases_layers,
-    cases_losses,
-    cases_memory,
-    cases_mixing,
-    cases_no_memory,
-    cases_real,
-    cases_sequences,
-    cases_steps,
-    cases_variable_size,
-)
-
 
 def load() -> dict[str, Case]:
-    """The cases of all modules above."""
+    """The cases of all modules that are imported above."""
     return dict(CASES)

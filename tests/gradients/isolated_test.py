@@ -13,10 +13,10 @@ class _GraphTape:
         return tf.gradients(loss, variables, output_gradients)
 
 
-def _gradients(step, *arguments, num_microbatches=None):
+def _gradients(step, *arguments, num_microbatches=None, jit_compile=None):
     """Per-microbatch gradients that `isolated` gives inside a tf.function: a list of [n, ...] arrays."""
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, jit_compile=jit_compile)
     def run(*tensors):
         loss, variables = step(*tensors)
         n = tf.shape(loss)[0] if num_microbatches is None else num_microbatches
@@ -128,3 +128,54 @@ def test_input_without_a_batch_axis_is_refused():
 
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=r"first axis|reduces over the batch axis"):
         _gradients(step, tf.ones([4, 2]), tf.ones([3]))
+
+
+def _fixed_size(function):
+    """A step on batches of 4, with that number in its reshapes: it can't be run on one example."""
+    w = tf.Variable([[1.0, -0.5], [0.5, 2.0]])
+
+    def step(x):
+        y = tf.reshape(function(tf.reshape(tf.tanh(x @ w), [4, 2])), [4, 2])
+        return tf.reduce_sum(tf.square(y), axis=1), [w]
+
+    return step
+
+
+def _in_another_order_and_back(y):
+    """Nothing proves that the examples are where they were."""
+    return tf.gather(tf.gather(y, [1, 2, 3, 0]), [3, 0, 1, 2])
+
+
+MEET = {
+    "another layout": lambda y: tf.transpose(tf.reshape(y, [2, 4])),
+    "neighbours": lambda y: y + tf.concat([y[1:], y[:1]], axis=0),
+    "the first": lambda y: y * (1.0 + tf.abs(y[:1] - y[3:])),
+}
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("name", MEET)
+def test_a_batch_of_copies_is_no_way_out_where_examples_meet(name, jit_compile):
+    """Their gradients would hang on the number of copies, which is the size of the batch."""
+    x = tf.constant(np.random.default_rng(0).normal(size=[4, 2]).astype(np.float32) / 4)
+    run = lambda: _gradients(_fixed_size(MEET[name]), x, jit_compile=jit_compile)[0]  # noqa: E731
+    if jit_compile:  # drops assertions: every example is left out
+        assert np.isnan(run()).all()
+    else:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="how many examples the batch has"):
+            run()
+
+
+def test_a_batch_of_copies_gives_the_gradients_of_examples_that_stay_apart():
+    x = np.random.default_rng(0).normal(size=[4, 2]).astype(np.float32) / 4
+    dropout = tf.keras.layers.Dropout(0.5)
+    actual = _gradients(_fixed_size(_in_another_order_and_back), tf.constant(x))[0]
+    for k in range(4):
+        with tf.GradientTape() as tape:
+            loss, variables = _fixed_size(tf.identity)(tf.constant(x))
+            loss = loss[k]
+        np.testing.assert_allclose(actual[k], tape.gradient(loss, variables)[0], rtol=1e-4)
+    # The same random numbers in both runs of the check, others for every example.
+    drop = lambda y: dropout(_in_another_order_and_back(y), training=True)  # noqa: E731
+    drawn = _gradients(_fixed_size(drop), tf.constant(x[[0] * 4]))[0]
+    assert len({row.tobytes() for row in drawn}) > 1

@@ -143,10 +143,7 @@ MISTAKES = (
         "gradients/ghost/flow_linear.py",
         'if not op.get_attr("is_training"):',
         "if True:",
-        (
-            "tests/gradients/ghost/ghost_refusal_test.py::test_mixing_is_told",
-            "tests/gradients/ghost/ghost_refusal_test.py::test_batch_normalization_is_told_as_mixing",
-        ),
+        ("tests/gradients/ghost/ghost_refusal_test.py::test_what_is_in_front_of_batch_normalization_is_unrecognised",),
     ),
     Mutation(
         "a product over the batch keeps rows",
@@ -234,8 +231,8 @@ MISTAKES = (
     Mutation(
         "the number of rows is not compared with the number of examples",
         "gradients/ghost/rules.py",
-        "        elif static != ctx.static_n * rows.per_example:\n            raise",
-        "        elif False:\n            raise",
+        "    if static != ctx.static_n * rows.per_microbatch:\n        raise",
+        "    if False:\n        raise",
         (
             "tests/gradients/ghost/ghost_refusal_test.py::test_rows_that_are_not_the_examples_are_refused_before_the_run",
         ),
@@ -249,7 +246,7 @@ MISTAKES = (
     ),
     Mutation(
         "every constant counts as zero",
-        "gradients/ghost/_graph.py",
+        "gradients/graph/known.py",
         "return value is not None and not np.any(value)",
         "return value is not None",
         (

@@ -62,14 +62,14 @@ MISTAKES = (
     ),
     Mutation(
         "what works along the axis of the examples passes",
-        "gradients/proof/shapes.py",
+        "gradients/proof/parts.py",
         "    if label.axis in along:\n",
         "    if False:\n",
         (f"{_REFUSED}[rolled batch-False]", f"{_REFUSED}[cumsum over the batch-False]"),
     ),
     Mutation(
         "a slice of the examples passes",
-        "gradients/proof/shapes.py",
+        "gradients/proof/parts.py",
         "    if not taken.whole[label.axis]:\n",
         "    if taken.output[label.axis] is None:\n",
         (f"{_UNKNOWN}[a slice of examples-True]",),
@@ -97,9 +97,9 @@ MISTAKES = (
     ),
     Mutation(
         "a reduction over the batch passes where its axis is negative",
-        "gradients/proof/contractions.py",
-        "return {axis % total for axis in constant}, set()",
-        "return {axis for axis in constant}, set()",
+        "gradients/proof/sizes.py",
+        "return None if found is None else [axis % rank for axis in found]",
+        "return found",
         (f"{_REFUSED}[negative axis of the batch-False]",),
     ),
     Mutation(
@@ -133,7 +133,7 @@ MISTAKES = (
     Mutation(
         "functions are not looked into",
         "gradients/proof/calls.py",
-        '        results = _outputs(_inside(walk, _function(op, "f"), list(op.inputs), labels))\n',
+        "        results = _outputs(_inside(walk, body, list(op.inputs), labels))\n",
         "        results = labels[:1] * len(op.outputs)\n",
         (f"{_REFUSED}[hidden in a function-False]", f"{_MEMORY}[in a function-True]"),
     ),
@@ -163,7 +163,7 @@ MISTAKES = (
     Mutation(
         "Python in the graph passes",
         "gradients/proof/verdict.py",
-        '        if op.type in ("PyFunc", "PyFuncStateless", "EagerPyFunc"):\n',
+        "        if op.type in graph.PYTHON:\n",
         "        if False:\n",
         (f"{_REFUSED}[python in the graph-False]",),
     ),
@@ -189,6 +189,43 @@ MISTAKES = (
         (
             "tests/gradients/proof/proof_test.py::test_a_scalar_of_the_dataset_is_refused_and_a_scalar_argument_is_public",
         ),
+    ),
+    Mutation(
+        "extents that data decides are public",
+        "gradients/proof/walk.py",
+        "        if isinstance(label, (Public, Rows)) or tensor.shape.is_fully_defined():\n            return None\n",
+        "        return None\n",
+        (f"{_REFUSED}[the width of a mask as wide as the longest-False]",),
+    ),
+    Mutation(
+        "what was closed over is not looked for behind other ops",
+        "gradients/proof/sources.py",
+        "        pending.extend(_differ_by_place(walk, current.op))\n",
+        "",
+        (f"{_REFUSED}[a constant by place, number by number-False]",),
+    ),
+    Mutation(
+        "quantisation by the range of a batch passes",
+        "gradients/proof/elementwise.py",
+        '    if not op.get_attr("range_given"):\n',
+        "    if False:\n",
+        (f"{_REFUSED}[quantised by the batch's range-False]",),
+    ),
+    Mutation(
+        "examples may meet among their copies",
+        "gradients/isolated.py",
+        "    if apart or draws is None or any(",
+        "    if apart or draws is None or pieces or any(",
+        (
+            "tests/gradients/isolated_test.py::test_a_batch_of_copies_is_no_way_out_where_examples_meet[neighbours-False]",
+        ),
+    ),
+    Mutation(
+        "the check among copies draws random numbers anew",
+        "gradients/isolated.py",
+        "        alone.replace(tensor, copy(tensor))\n",
+        "        pass\n",
+        ("tests/gradients/isolated_test.py::test_a_batch_of_copies_gives_the_gradients_of_examples_that_stay_apart",),
     ),
     Mutation(
         "the isolated path gets the whole batch",

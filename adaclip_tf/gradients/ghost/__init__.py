@@ -35,7 +35,7 @@ then still the gradients that TensorFlow computes, but each depends on the whole
 | `plan`         | `analyse`, `Plan`, `Handle`                                                  |
 """
 
-from adaclip_tf.gradients.ghost import convolutions, flow_linear, flow_shapes  # noqa: F401 (they fill the tables)
+from adaclip_tf.gradients.ghost import convolutions, embeddings, flow_linear, flow_shapes  # noqa: F401 (they fill the tables)
 from adaclip_tf.gradients.ghost.plan import Handle, Plan, analyse
 from adaclip_tf.gradients.ghost.terms import SquaredNorms
 

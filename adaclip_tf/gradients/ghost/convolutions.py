@@ -7,11 +7,12 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import _graph, slices, terms
+from adaclip_tf.gradients import graph
+from adaclip_tf.gradients.ghost import slices, terms
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
 from adaclip_tf.gradients.ghost.products import SumOfOuterProducts
-from adaclip_tf.gradients.ghost.rules import checked, lead, one_lead, rule
-from adaclip_tf.gradients.ghost.terms import Rows, SquaredNorms, Term
+from adaclip_tf.gradients.ghost.rules import Found, checked, lead, one_lead, rule
+from adaclip_tf.gradients.ghost.terms import Rows, SquaredNorms
 
 _MANY_CHANNELS = 16  # from here on a gather of single columns is faster than cutting
 
@@ -27,8 +28,8 @@ class Geometry:
         self.attributes["padding"] = self.attributes["padding"].decode()
         if op.type == "Conv2DBackpropFilter":
             self.attributes["explicit_paddings"] = op.get_attr("explicit_paddings")
-        kernel = _graph.shape_of_shape(op.inputs[1]) or []
-        image, out = _graph.dimensions(op.inputs[0]), _graph.dimensions(op.inputs[2])
+        kernel = graph.shape_of_shape(op.inputs[1]) or []
+        image, out = graph.dimensions(op.inputs[0]), graph.dimensions(op.inputs[2])
         if len(kernel) != 4 or None in kernel or not image or not out or None in image[1:] or None in out[1:]:
             raise Unknown("has image or kernel sizes that are only known in the run")
         self.kernel = [int(size or 0) for size in kernel]
@@ -96,7 +97,7 @@ class _Images:
         label = lead(ctx, op.inputs[index])
         self.rows = Rows(ctx, label)
         operands = {i: op.inputs[i] for i in (0, 2)}
-        operands[index] = checked(ctx, label, operands[index], self.rows)
+        operands[index], self.facts = checked(ctx, label, operands[index], self.rows)
         self.image, self.out = (tf.cast(operands[i], tf.float32) for i in (0, 2))
         self.split = [self.rows.split(self.image), self.rows.split(self.out)]
 
@@ -110,12 +111,12 @@ def _merge(array: tf.Tensor) -> tf.Tensor:
 
 
 @rule("Conv2DBackpropFilter")
-def _conv2d(ctx: Context, op: tf.Operation, size: int) -> Term:
-    del size
-    geometry, images = Geometry(op), _Images(ctx, op)
+def _conv2d(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
+    del shape
+    geometry, images = Geometry(gradient.op), _Images(ctx, gradient.op)
     groups = geometry.image[2] // max(geometry.kernel[2], 1)
     if groups != 1:
-        return _Grouped(ctx, geometry, images, groups)
+        return Found(_Grouped(ctx, geometry, images, groups), images.facts)
     inner, outer = geometry.taps * geometry.image[2], geometry.out[2]
 
     def make(arrays: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
@@ -130,9 +131,10 @@ def _conv2d(ctx: Context, op: tf.Operation, size: int) -> Term:
     def total(weights: tf.Tensor) -> tf.Tensor:
         return geometry.kernel_gradient(*images.weighted(weights))
 
-    each = images.rows.per_example
+    each = images.rows.per_microbatch
     length = None if each is None else each * geometry.positions
-    return SumOfOuterProducts(ctx.n, images.split, make, (inner, outer), length, total)
+    term = SumOfOuterProducts(n=ctx.n, arrays=images.split, make=make, shape=(inner, outer), length=length, total=total)
+    return Found(term, images.facts)
 
 
 class _Grouped:
@@ -149,7 +151,7 @@ class _Grouped:
             gradients = tf.einsum("epkgc,epgd->ekcgd", *self._factors(arrays))
             return terms.direct_norms(self._in_kernel_order(gradients), center, scale)
 
-        each = self._images.rows.per_example or 1
+        each = self._images.rows.per_microbatch or 1
         floats = 3 * size + 3 * each * geometry.positions * (geometry.taps * geometry.image[2] + geometry.out[2])
         value = slices.map_examples(norms, self._images.split, self._n, floats)
         return SquaredNorms(value, value)
@@ -184,7 +186,7 @@ class _Grouped:
 
 
 @rule("DepthwiseConv2dNativeBackpropFilter")
-def _depthwise(ctx: Context, op: tf.Operation, size: int) -> Term:
-    del size
-    geometry, images = Geometry(op), _Images(ctx, op)
-    return _Grouped(ctx, geometry, images, geometry.image[2])
+def _depthwise(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
+    del shape
+    geometry, images = Geometry(gradient.op), _Images(ctx, gradient.op)
+    return Found(_Grouped(ctx, geometry, images, geometry.image[2]), images.facts)

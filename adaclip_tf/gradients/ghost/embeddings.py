@@ -16,7 +16,7 @@ from tensorflow.python.ops import control_flow_util
 
 from adaclip_tf.gradients.ghost import terms
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
-from adaclip_tf.gradients.ghost.rules import checked, lead
+from adaclip_tf.gradients.ghost.rules import SPARSE, Found, checked, lead, rule
 from adaclip_tf.gradients.ghost.terms import Rows, SquaredNorms
 
 
@@ -35,7 +35,7 @@ class Lookup:
         self._n = ctx.n
         self._vocabulary = shape[0]
         self._width = shape[1:].num_elements()
-        values = checked(ctx, label, gradient.values, self._rows)
+        values, self.facts = checked(ctx, label, gradient.values, self._rows)
         self._indices = tf.reshape(gradient.indices, [-1])
         self._values = tf.reshape(tf.cast(values, tf.float32), [tf.shape(self._indices)[0], self._width])
 
@@ -59,7 +59,7 @@ class Lookup:
 
     def _sum_of_squares(self, values: tf.Tensor) -> tf.Tensor:
         """sum_j |sum_{l: i_l = j} v_l|^2 of each example."""
-        if self._rows.per_example == 1:
+        if self._rows.per_microbatch == 1:
             return self._per_example(tf.square(values))
         if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
             return self._per_example(tf.square(self._added_up(values)))
@@ -102,3 +102,9 @@ class Lookup:
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         values = self._rows.weigh(self._values, weights)
         return tf.scatter_nd(self._indices[:, tf.newaxis], values, [self._vocabulary, self._width])
+
+
+@rule(SPARSE)
+def _lookup(ctx: Context, gradient: tf.IndexedSlices, shape: tf.TensorShape) -> Found:
+    lookup = Lookup(ctx, gradient, shape)
+    return Found(lookup, lookup.facts)

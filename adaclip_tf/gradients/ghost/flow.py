@@ -17,7 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import _graph
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.ghost.labels import Context, Label, Lead, Lost, Summed, Unknown
 
 Labels = Sequence[Any]
@@ -25,13 +25,9 @@ Entry = Callable[[Context, tf.Operation, Labels], Any]
 TABLE: dict[str, Entry] = {}
 
 # Outputs that depend on the shapes of inputs only.
-SHAPE_ONLY = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike", "BroadcastGradientArgs"})
+SHAPE_ONLY = graph.SHAPES | {"ZerosLike", "OnesLike"}
 # Outputs as large as the seed-dependent input.
-_KEEPS_SIZE = frozenset(
-    {"AddN", "Cast", "EnsureShape", "ExpandDims", "Identity", "Neg", "Reshape", "Squeeze", "StopGradient"}
-    | {"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3", "Transpose"}
-)
-_ADDITIVE = frozenset({"AddN", "AddV2", "Add", "Sub", "ConcatV2", "Pack"})
+_KEEPS_SIZE = graph.SAME_ORDER | {"AddN", "Neg", "Transpose", *graph.BATCH_NORM_GRADIENTS}
 
 
 def entry(*types: str) -> Callable[[Entry], Entry]:
@@ -70,8 +66,8 @@ def _seed_label(ctx: Context, seed: tf.Tensor) -> Label:
 
 def _sized(op: tf.Operation, tensor: tf.Tensor, label: Lead) -> Lead:
     """`label` with `rows` and `elements` as far as the static shape tells them."""
-    dims = _graph.dimensions(tensor)
-    inner = None if dims is None else _graph.size(dims[label.axis + 1 :])
+    dims = graph.dimensions(tensor)
+    inner = None if dims is None else graph.size(dims[label.axis + 1 :])
     elements = label.elements if op.type in _KEEPS_SIZE else None
     if label.rows is not None and inner is not None:
         return dataclasses.replace(label, elements=label.rows * inner * label.outer)
@@ -88,14 +84,13 @@ def _transfer(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
     if all(isinstance(label, Summed) for label in dependent):
         return Summed()
     if any(isinstance(label, Summed) for label in dependent):
-        mixing = op.type in _ADDITIVE
-        return Lost(f"{_graph.describe(op)} combines one example's gradient with a sum over examples", mixing)
+        return Lost(f"{graph.describe(op)} combines one example's gradient with a sum over examples")
     if op.type not in TABLE:
-        return Lost(f"{_graph.describe(op)} has no entry in the table of backward ops")
+        return Lost(f"{graph.describe(op)} has no entry in the table of backward ops")
     try:
         return TABLE[op.type](ctx, op, labels)
     except Unknown as unknown:
-        return Lost(f"{_graph.describe(op)} {unknown.reason}", unknown.mixing)
+        return Lost(f"{graph.describe(op)} {unknown.reason}")
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -221,7 +216,7 @@ def _add(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
 def others_are_zero(tensors: Sequence[tf.Tensor], labels: Labels) -> None:
     """Adding something that does not depend on the seed would not be linear."""
     for tensor, label in zip(tensors, labels):
-        if label is None and not _graph.is_zero(tensor):
+        if label is None and not graph.is_zero(tensor):
             raise Unknown(f"adds {tensor.op.name!r}, which is not part of the gradient of the loss")
 
 

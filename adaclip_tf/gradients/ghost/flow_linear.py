@@ -7,33 +7,15 @@ import math
 
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import _graph
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.ghost.flow import Labels, axis_zero, entry, only, rank, same_extent, single_block
 from adaclip_tf.gradients.ghost.labels import Context, Label, Lead, Lost, Summed, Unknown
 
 
 def reduced_axes(op: tf.Operation) -> tuple[set[int], set[int]]:
-    """The axes over which a Sum or Mean certainly reduces, and those over which it may.
-
-    The axes that gradients of broadcasting ops reduce are computed in the run, from the shapes of both
-    operands. An operand's static 1 means "certainly" (reducing an axis of extent 1 changes nothing), another static
-    extent "certainly not".
-    """
-    total = rank(op.inputs[0])
-    static = _graph.axes(op.inputs[1], total)
-    if static is not None:
-        return set(static), set()
-    indices = op.inputs[1]
-    source = indices.op
-    if source.type != "BroadcastGradientArgs":
-        return set(), set(range(total))
-    shapes = [_graph.shape_of_shape(tensor) for tensor in source.inputs]
-    shape, other = shapes[indices.value_index], shapes[1 - indices.value_index]
-    if shape is None or other is None:
-        return set(), set(range(total))
-    offset = max(len(shape), len(other)) - len(shape)
-    certain = set(range(offset)) | {axis + offset for axis, extent in enumerate(shape) if extent == 1}
-    return certain, {axis + offset for axis, extent in enumerate(shape) if extent is None}
+    """The axes over which a Sum or Mean certainly reduces, and those over which it may."""
+    rank(op.inputs[0])
+    return graph.reduced_axes(op, graph.axes, graph.shape_of_shape)
 
 
 @entry("Sum", "Mean")
@@ -75,7 +57,7 @@ def _gradient_of_a_variable(ctx: Context, op: tf.Operation, labels: Labels) -> L
     return Summed()
 
 
-@entry("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+@entry(*graph.BATCH_PRODUCTS)
 def _batch_matmul(ctx: Context, op: tf.Operation, labels: Labels) -> Label:
     del ctx
     index = 0 if labels[0] is not None else 1
@@ -104,14 +86,10 @@ def _einsum(ctx: Context, op: tf.Operation, labels: Labels) -> Label:
 
 def parse_einsum(op: tf.Operation) -> tuple[list[str], str]:
     """The operands' letters and the result's, for equations where every axis has its own letter."""
-    equation = op.get_attr("equation").decode().replace(" ", "")
-    if "." in equation or "->" not in equation:
-        raise Unknown("has an equation with '...'")
-    left, output = equation.split("->")
-    inputs = left.split(",")
-    if any(len(set(letters)) != len(letters) for letters in [*inputs, output]) or not all(inputs):
-        raise Unknown("has an equation with repeated letters")
-    return inputs, output
+    try:
+        return graph.einsum_letters(op)
+    except ValueError as error:
+        raise Unknown(str(error)) from error
 
 
 @entry("Conv2DBackpropInput", "DepthwiseConv2dNativeBackpropInput", "Conv3DBackpropInputV2")
@@ -140,7 +118,7 @@ def _space_batch(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     """Output row b * batch + r of SpaceToBatchND is phase b of row r."""
     del ctx
     label = axis_zero(only(labels, 0))
-    block_shape = _graph.constant(op.inputs[1])
+    block_shape = graph.constant(op.inputs[1])
     if block_shape is None:
         raise Unknown("has a block shape that is only known in the run")
     phases = math.prod(int(block) for block in block_shape)
@@ -150,7 +128,7 @@ def _space_batch(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     return dataclasses.replace(label, outer=after)
 
 
-@entry("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
+@entry(*graph.BATCH_NORM_GRADIENTS)
 def _fused_batch_norm_grad(ctx: Context, op: tf.Operation, labels: Labels) -> list[Label]:
     """Normalises every channel over all other axes: the batch's, or, in LayerNormalization, the features'.
 
@@ -159,14 +137,14 @@ def _fused_batch_norm_grad(ctx: Context, op: tf.Operation, labels: Labels) -> li
     """
     del ctx
     label = single_block(only(labels, 0))
-    parameters: Label = Lost(f"{_graph.describe(op)} sums its parameters' gradients over the examples")
+    parameters: Label = Lost(f"{graph.describe(op)} sums its parameters' gradients over the examples")
     rest = [parameters] * (len(op.outputs) - 1)
     if not op.get_attr("is_training"):
         return [axis_zero(label), *rest]
-    dims = _graph.dimensions(op.inputs[0])
+    dims = graph.dimensions(op.inputs[0])
     channels_first = op.get_attr("data_format") == b"NCHW"
     # With axis 0 labelled and of extent 1 there is one microbatch, which axis 1 holds just as well.
     if channels_first and dims is not None and dims[0] == 1 and label.axis in (0, 1):
         rows = label.rows if label.axis == 1 else None
         return [dataclasses.replace(label, axis=1, rows=rows), *rest]
-    raise Unknown("normalises over the batch (BatchNormalization in training mode)", mixing=True)
+    raise Unknown("normalises over the batch (BatchNormalization in training mode)")

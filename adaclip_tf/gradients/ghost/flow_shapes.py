@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import _graph
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.ghost.flow import (
     Labels,
     axis_zero,
@@ -49,7 +49,7 @@ def _reshape(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
 def _known_shape(op: tf.Operation) -> list[int | None]:
     """The shape after a reshape, from the static shape and from how the requested shape is computed."""
     static = op.outputs[0].shape.as_list()
-    requested = _graph.shape_of_shape(op.inputs[1]) if op.type == "Reshape" else None
+    requested = graph.shape_of_shape(op.inputs[1]) if op.type == "Reshape" else None
     if requested is None or len(requested) != len(static):
         return static
     return [r if s is None else s for s, r in zip(static, requested)]
@@ -64,7 +64,7 @@ def _rows_after_reshape(op: tf.Operation, label: Lead, after: list[int | None], 
             return label.rows
     if axis == label.axis and _undoes_broadcast(op):
         return label.rows
-    inner = _graph.size(after[axis + 1 :])
+    inner = graph.size(after[axis + 1 :])
     if not label.elements or not inner:
         return None
     return label.elements / (inner * label.outer)
@@ -88,7 +88,7 @@ def _undoes_broadcast(op: tf.Operation) -> bool:
 def _transpose(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     del ctx
     label = only(labels, 0)
-    permutation = _graph.axes(op.inputs[1], rank(op.inputs[0]))
+    permutation = graph.axes(op.inputs[1], rank(op.inputs[0]))
     if permutation is None or permutation[: label.axis + 1] != list(range(label.axis + 1)):
         raise Unknown("moves the axis that holds the examples")
     return label
@@ -106,7 +106,7 @@ def _broadcast(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
 @entry("Tile", "Pad", "PadV2", "Slice")
 def _resize(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     label = single_block(axis_zero(only(labels, 0)))
-    if op.type == "PadV2" and not _graph.is_zero(op.inputs[2]):
+    if op.type == "PadV2" and not graph.is_zero(op.inputs[2]):
         raise Unknown("pads with something else than 0")
     # A tile, pad or slice that keeps the extent of an axis leaves that axis as it is.
     return same_extent(ctx, op, label, op.inputs[0], op.outputs[0])
@@ -123,7 +123,7 @@ def _strided_slice_grad(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     del ctx
     label = single_block(axis_zero(only(labels, 4)))
     mask = {name: op.get_attr(f"{name}_mask") & 1 for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
-    strides = _graph.constant(op.inputs[3])
+    strides = graph.constant(op.inputs[3])
     if mask["new_axis"] or mask["shrink_axis"] or strides is None:
         raise Unknown("slices along the axis that holds the examples")
     if mask["ellipsis"]:
@@ -141,7 +141,7 @@ def _concat(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     del ctx
     if labels[-1] is not None:
         raise Unknown("is not linear")
-    return _stacked(op, labels[:-1], _graph.axes(op.inputs[-1], rank(op.outputs[0])))
+    return _stacked(op, labels[:-1], graph.axes(op.inputs[-1], rank(op.outputs[0])))
 
 
 @entry("Pack")
@@ -167,25 +167,25 @@ def _unpack(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
 @entry("Split")
 def _split(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     del ctx
-    return _untouched(op, only(labels, 1), _graph.axes(op.inputs[0], rank(op.inputs[1])))
+    return _untouched(op, only(labels, 1), graph.axes(op.inputs[0], rank(op.inputs[1])))
 
 
 @entry("SplitV")
 def _split_v(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     del ctx
-    return _untouched(op, only(labels, 0), _graph.axes(op.inputs[2], rank(op.inputs[0])))
+    return _untouched(op, only(labels, 0), graph.axes(op.inputs[2], rank(op.inputs[0])))
 
 
 @entry("ReverseV2", "Cumsum")
 def _along_axis(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     del ctx
-    return _untouched(op, only(labels, 0), _graph.axes(op.inputs[1], rank(op.inputs[0])))
+    return _untouched(op, only(labels, 0), graph.axes(op.inputs[1], rank(op.inputs[0])))
 
 
 @entry("Roll")
 def _roll(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     del ctx
-    return _untouched(op, only(labels, 0), _graph.axes(op.inputs[2], rank(op.inputs[0])))
+    return _untouched(op, only(labels, 0), graph.axes(op.inputs[2], rank(op.inputs[0])))
 
 
 def _untouched(op: tf.Operation, label: Lead, along: list[int] | None) -> Lead:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Union
 
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import _graph
+from adaclip_tf.gradients import graph
 
 
 class Check(NamedTuple):
@@ -53,7 +54,6 @@ class Lost:
     """Nothing is known; `reason` names the op where the trail ends."""
 
     reason: str
-    mixing: bool = False
 
 
 Label = Union[Lead, Summed, Lost]
@@ -62,10 +62,28 @@ Label = Union[Lead, Summed, Lost]
 class Unknown(Exception):
     """Raised by a table entry or a rule that cannot establish its condition."""
 
-    def __init__(self, reason: str, mixing: bool = False):
+    def __init__(self, reason: str):
         super().__init__(reason)
         self.reason = reason
-        self.mixing = mixing
+
+
+class Fact(NamedTuple):
+    """Something that must hold in the run."""
+
+    holds: tf.Tensor
+    assertion: tf.Operation  # fails the step if it does not; XLA drops it
+
+
+def fact(holds: tf.Tensor, message: str) -> Fact:
+    return Fact(holds, tf.raw_ops.Assert(condition=holds, data=[tf.constant(message)]))
+
+
+def poison(facts: Sequence[Fact]) -> tf.Tensor | None:
+    """0 if all of them hold, else NaN: XLA, which drops assertions, must not go on with wrong norms."""
+    if not facts:
+        return None
+    holds = tf.reduce_all([fact.holds for fact in facts])
+    return tf.where(holds, 0.0, float("nan"))
 
 
 class Context:
@@ -76,15 +94,13 @@ class Context:
         if num_microbatches is None:
             num_microbatches = tf.shape(seed)[0] if batch is None else batch
         self.n = tf.convert_to_tensor(num_microbatches, tf.int32)
-        static = _graph.constant(self.n)
+        static = graph.constant(self.n)
         self.static_n: int | None = None if static is None else int(static)
         self.microbatch_size = _microbatch_size(self.n, self.static_n, seed)
         self.labels: dict[Any, Label] = {}
         self.checks: list[Check] = []
-        self.checked: dict[Any, tf.Tensor] = {}  # tensors behind assertions, shared by a layer's kernel and bias
-        self.used_checks: frozenset[int] = frozenset()  # by the rule that is being applied
-        self.used_facts: list[tf.Tensor] = []  # likewise: booleans
-        self._asserted: dict[int, tuple[tf.Tensor, tf.Operation]] = {}
+        self.checked: dict[Any, Any] = {}  # tensors behind assertions, shared by a layer's kernel and bias
+        self._facts: dict[int, Fact] = {}
         self._indices: dict[Any, int] = {}
 
     def label(self, tensor: tf.Tensor) -> Label | None:
@@ -105,20 +121,12 @@ class Context:
             return None
         return dimension % max(self.static_n, 1) == 0
 
-    def assertions(self, label: Lead) -> list[tf.Operation]:
-        """Ops that fail the step unless every check of `label` holds."""
-        return [self._assertion(index)[1] for index in sorted(label.checks)]
+    def facts(self, label: Lead) -> list[Fact]:
+        """What must hold in the run for `label` to be right."""
+        return [self._fact(index) for index in sorted(label.checks)]
 
-    def poison(self) -> tf.Tensor | None:
-        """0 if what the rule rests on holds, else NaN: XLA, which drops assertions, must not go on with wrong norms."""
-        facts = [*(self._assertion(index)[0] for index in sorted(self.used_checks)), *self.used_facts]
-        if not facts:
-            return None
-        holds = tf.reduce_all(facts)
-        return tf.where(holds, 0.0, float("nan"))
-
-    def _assertion(self, index: int) -> tuple[tf.Tensor, tf.Operation]:
-        if index not in self._asserted:
+    def _fact(self, index: int) -> Fact:
+        if index not in self._facts:
             check = self.checks[index]
             extent = tf.shape(check.tensor)[check.axis]
             if check.equals is None:
@@ -128,11 +136,11 @@ class Context:
                 holds = tf.equal(extent, tf.shape(check.equals)[check.axis])
                 problem = "changes along the axis that holds the examples"
             message = (
-                f"The gradient at {_graph.describe(check.op)} {problem}, so per-example gradients cannot be "
+                f"The gradient at {graph.describe(check.op)} {problem}, so per-example gradients cannot be "
                 "read off the backward graph. Use gradient_path='jacobian'."
             )
-            self._asserted[index] = holds, tf.raw_ops.Assert(condition=holds, data=[tf.constant(message)])
-        return self._asserted[index]
+            self._facts[index] = fact(holds, message)
+        return self._facts[index]
 
 
 def _microbatch_size(n: tf.Tensor, static_n: int | None, seed: tf.Tensor) -> int | None:
@@ -145,10 +153,9 @@ def _microbatch_size(n: tf.Tensor, static_n: int | None, seed: tf.Tensor) -> int
 
 def _is_length_of(n: tf.Tensor, seed: tf.Tensor) -> bool:
     """Whether n is computed as the length of the seed, or of the loss whose shape the seed was filled with."""
-    while n.op.type in ("Identity", "Cast", "Squeeze", "Reshape"):
-        n = n.op.inputs[0]
+    n = graph.behind(n, ("Identity", "Cast", "Squeeze", "Reshape"))
     if n.op.type == "StridedSlice" and n.op.inputs[0].op.type == "Shape":
-        begin, strides = (_graph.constant(n.op.inputs[i]) for i in (1, 3))
+        begin, strides = (graph.constant(n.op.inputs[i]) for i in (1, 3))
         if n.op.get_attr("shrink_axis_mask") != 1 or begin is None or strides is None:
             return False
         if len(begin) != 1 or begin[0] != 0:

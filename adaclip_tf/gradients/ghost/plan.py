@@ -8,13 +8,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import _graph, flow, rules, terms
-from adaclip_tf.gradients.ghost.embeddings import Lookup
-from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Summed, Unknown
+from adaclip_tf.gradients import graph
+from adaclip_tf.gradients.ghost import flow, rules, terms
+from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Summed, Unknown, poison
+from adaclip_tf.gradients.ghost.rules import Found
 from adaclip_tf.gradients.ghost.terms import SquaredNorms, Term
 
 _SEVERAL = frozenset({"AddN", "AddV2", "Add"})
-_SAME_ORDER = frozenset({"Identity", "Cast", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "EnsureShape"})
 
 
 class Handle:
@@ -65,14 +65,12 @@ class Plan:
     Attributes:
       recognised: the variables that have a handle.
       unrecognised: the others, with a sentence that names the variable, the op and why there is no rule.
-      unconnected: indices of variables that the loss does not depend on (their gradient is None).
-      mixing: sentences about ops that let one example's loss depend on another example.
+
+    Variables that the loss does not depend on (their gradient is None) are in neither.
     """
 
     recognised: dict[int, Handle] = dataclasses.field(default_factory=dict)
     unrecognised: dict[int, str] = dataclasses.field(default_factory=dict)
-    unconnected: list[int] = dataclasses.field(default_factory=list)
-    mixing: list[str] = dataclasses.field(default_factory=list)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -105,53 +103,51 @@ def analyse(
     plan = Plan()
     for index, (gradient, variable) in enumerate(zip(gradients, variables)):
         if gradient is None:
-            plan.unconnected.append(index)
             continue
-        ctx.used_checks, ctx.used_facts = frozenset(), []
         try:
-            term, rule = _term(ctx, gradient, variable)
-            plan.recognised[index] = Handle(term, variable.shape, rule, ctx.poison())
+            found, rule = _find(ctx, gradient, variable)
+            plan.recognised[index] = Handle(found.term, variable.shape, rule, poison(found.facts))
         except Unknown as unknown:
             plan.unrecognised[index] = f"{variable.name}: {unknown.reason}."
-    mixing = (label.reason for label in ctx.labels.values() if isinstance(label, Lost) and label.mixing)
-    plan.mixing.extend(dict.fromkeys(mixing))
     return plan
 
 
-def _term(ctx: Context, gradient: Any, variable: tf.Variable) -> tuple[Term, str]:
+def _find(ctx: Context, gradient: Any, variable: tf.Variable) -> tuple[Found, str]:
+    """What a rule found, and which one."""
     if isinstance(gradient, tf.IndexedSlices):
-        return Lookup(ctx, gradient, variable.shape), "IndexedSlices"
+        return rules.REGISTRY[rules.SPARSE](ctx, gradient, variable.shape), rules.SPARSE
     label = ctx.label(gradient)
     if label is None:
-        raise Unknown(f"its gradient, {_graph.describe(gradient.op)}, does not come from the loss")
+        raise Unknown(f"its gradient, {graph.describe(gradient.op)}, does not come from the loss")
     if isinstance(label, Lost):
-        raise Unknown(label.reason, label.mixing)
+        raise Unknown(label.reason)
     op = gradient.op
-    if op.type in _SAME_ORDER and isinstance(label, Summed):
-        return _term(ctx, op.inputs[0], variable)
+    if op.type in graph.SAME_ORDER and isinstance(label, Summed):
+        return _find(ctx, op.inputs[0], variable)
     if op.type == "Neg" and isinstance(label, Summed):
-        term, rule = _term(ctx, op.inputs[0], variable)
-        return terms.Negated(term), rule
+        found, rule = _find(ctx, op.inputs[0], variable)
+        return found._replace(term=terms.Negated(found.term)), rule
     if op.type == "Transpose" and isinstance(label, Summed):
         return _transposed(ctx, op, variable)
     if op.type in _SEVERAL:
-        raise Unknown(f"{_graph.describe(op)} adds up several contributions (the variable is used more than once)")
-    if isinstance(label, Lead) and ctx.static_n == 1:
-        return terms.PerExample(tf.cast(gradient, tf.float32)[tf.newaxis]), op.type  # there is but one record
+        raise Unknown(f"{graph.describe(op)} adds up several contributions (the variable is used more than once)")
+    if isinstance(label, Lead) and ctx.static_n == 1:  # there is but one record
+        return Found(terms.PerExample(tf.cast(gradient, tf.float32)[tf.newaxis]), []), op.type
     if op.type not in rules.REGISTRY or gradient.value_index != 0:
-        raise Unknown(f"{_graph.describe(op)} has no rule for a variable's gradient")
+        raise Unknown(f"{graph.describe(op)} has no rule for a variable's gradient")
     if isinstance(label, Lead):
-        raise Unknown(f"{_graph.describe(op)} does not sum over the examples")
+        raise Unknown(f"{graph.describe(op)} does not sum over the examples")
     try:
-        return rules.REGISTRY[op.type](ctx, op, variable.shape.num_elements()), op.type
+        return rules.REGISTRY[op.type](ctx, gradient, variable.shape), op.type
     except Unknown as unknown:
-        raise Unknown(f"{_graph.describe(op)} {unknown.reason}", unknown.mixing) from unknown
+        raise Unknown(f"{graph.describe(op)} {unknown.reason}") from unknown
 
 
-def _transposed(ctx: Context, op: tf.Operation, variable: tf.Variable) -> tuple[Term, str]:
+def _transposed(ctx: Context, op: tf.Operation, variable: tf.Variable) -> tuple[Found, str]:
     inner = op.inputs[0]
-    permutation = _graph.constant(op.inputs[1])
+    permutation = graph.constant(op.inputs[1])
     if permutation is None or not inner.shape.is_fully_defined():
-        raise Unknown(f"{_graph.describe(op)} moves axes in a way that is only known in the run")
-    term, rule = _term(ctx, inner, variable)
-    return terms.Transposed(term, inner.shape.as_list(), [int(axis) for axis in permutation]), rule
+        raise Unknown(f"{graph.describe(op)} moves axes in a way that is only known in the run")
+    found, rule = _find(ctx, inner, variable)
+    moved = terms.Transposed(found.term, inner.shape.as_list(), [int(axis) for axis in permutation])
+    return found._replace(term=moved), rule

@@ -35,7 +35,8 @@ class SumOfOuterProducts:
     With a scale per coordinate, g_k is formed for one slice of examples at a time. With a scalar scale the
     Gram form |g_k|^2 = sum_tt' (x_t . x_t')(dy_t . dy_t') may be cheaper, and is used where it is.
 
-    Attributes:
+    Args:
+      n: how many microbatches there are.
       arrays: tensors with a leading axis of n microbatches.
       make: from slices of `arrays` to x [s, T, I] and dy [s, T, J].
       shape: (I, J).
@@ -45,6 +46,7 @@ class SumOfOuterProducts:
 
     def __init__(
         self,
+        *,
         n: tf.Tensor,
         arrays: list[tf.Tensor],
         make: Callable[[list[tf.Tensor]], tuple[tf.Tensor, tf.Tensor]],

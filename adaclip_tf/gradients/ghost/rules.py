@@ -1,30 +1,40 @@
 """The registry of rules: which op types produce a variable's gradient, and the term each one stands for.
 
-A rule gets the op whose first output is the gradient (after `plan` has peeled reshapes and the like) and the
-variable's number of coordinates, and returns a term with the coordinates in the order of that output, or raises
-`Unknown`. The argument is always the same: the op is linear in its one seed-dependent input, a `Lead` tensor, and
-sums over that tensor's rows; so the rows of chunk k alone give microbatch k's gradient, whatever the other
-input holds.
+A rule gets the gradient (after `plan` has peeled reshapes and the like), the first output of an op, and the variable's
+shape. It returns a term with the coordinates in the order of that output and the facts that only the run can
+establish, or raises `Unknown`. The argument is always the same: the op is linear in its one seed-dependent input, a
+`Lead` tensor, and sums over that tensor's rows; so the rows of chunk k alone give microbatch k's gradient, whatever the
+other input holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import _graph
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.ghost.flow_linear import parse_einsum, reduced_axes
-from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Unknown
+from adaclip_tf.gradients.ghost.labels import Context, Fact, Lead, Lost, Unknown, fact
 from adaclip_tf.gradients.ghost.products import OuterProduct, SumOfOuterProducts
 from adaclip_tf.gradients.ghost.terms import Bias, PerExample, Rows, Term, Transposed
 
-Rule = Callable[[Context, tf.Operation, int], Term]
+
+class Found(NamedTuple):
+    """What a rule found, and what must hold in the run for it to be right."""
+
+    term: Term
+    facts: list[Fact]
+
+
+Rule = Callable[[Context, Any, tf.TensorShape], Found]
+SPARSE = "IndexedSlices"  # in place of an op type, for gradients that are no tensors
 REGISTRY: dict[str, Rule] = {}
 
 
 def rule(*types: str) -> Callable[[Rule], Rule]:
-    """Registers a function as the rule for these op types."""
+    """Registers a function as the rule for gradients that ops of these types compute, or for `SPARSE` ones."""
 
     def register(function: Rule) -> Rule:
         for op_type in types:
@@ -38,7 +48,7 @@ def lead(ctx: Context, tensor: tf.Tensor) -> Lead:
     """The label of a tensor that must be seed-dependent, with the examples along axis 0."""
     label = ctx.label(tensor)
     if isinstance(label, Lost):
-        raise Unknown(label.reason, label.mixing)
+        raise Unknown(label.reason)
     if not isinstance(label, Lead):
         raise Unknown("does not take the gradient of the loss at the expected input")
     if label.axis != 0:
@@ -55,58 +65,57 @@ def one_lead(ctx: Context, op: tf.Operation, candidates: tuple[int, int]) -> int
     return dependent[0]
 
 
-def checked(ctx: Context, label: Lead, tensor: tf.Tensor, rows: Rows) -> tf.Tensor:
-    """`tensor`, once the run-time facts behind `label` are checked."""
-    ctx.used_checks |= label.checks
+def checked(ctx: Context, label: Lead, tensor: tf.Tensor, rows: Rows) -> tuple[tf.Tensor, list[Fact]]:
+    """`tensor`, once the run-time facts behind `label` are checked, and these facts."""
     key = (tensor.ref(), label)
     if key not in ctx.checked:
-        ctx.checked[key] = _assert_rows(ctx, label, tensor, rows)
+        facts = [*ctx.facts(label), *_right_count(ctx, tensor, rows)]
+        with tf.control_dependencies([fact.assertion for fact in facts]):
+            ctx.checked[key] = tf.identity(tensor) if facts else tensor, facts
     return ctx.checked[key]
 
 
-def _assert_rows(ctx: Context, label: Lead, tensor: tf.Tensor, rows: Rows) -> tf.Tensor:
-    assertions = ctx.assertions(label)
-    if rows.per_example is not None:
-        static = tensor.shape[0]
-        if static is None or ctx.static_n is None:
-            holds = tf.equal(tf.shape(tensor)[0], ctx.n * rows.per_example)
-            ctx.used_facts.append(holds)
-            message = f"{tensor.op.name!r} does not have {rows.per_example} rows per microbatch."
-            assertions.append(tf.raw_ops.Assert(condition=holds, data=[tf.constant(message)]))
-        elif static != ctx.static_n * rows.per_example:
-            raise Unknown(f"has {static} rows for {ctx.static_n} microbatches")
-    if not assertions:
-        return tensor
-    with tf.control_dependencies(assertions):
-        return tf.identity(tensor)
+def _right_count(ctx: Context, tensor: tf.Tensor, rows: Rows) -> list[Fact]:
+    """That there are as many rows as there should be, where they were counted."""
+    if rows.per_microbatch is None:
+        return []
+    static = tensor.shape[0]
+    if static is None or ctx.static_n is None:
+        holds = tf.equal(tf.shape(tensor)[0], ctx.n * rows.per_microbatch)
+        return [fact(holds, f"{tensor.op.name!r} does not have {rows.per_microbatch} rows per microbatch.")]
+    if static != ctx.static_n * rows.per_microbatch:
+        raise Unknown(f"has {static} rows for {ctx.static_n} microbatches")
+    return []
 
 
-def matrix_term(ctx: Context, label: Lead, x: tf.Tensor, dy: tf.Tensor, lead_first: bool) -> Term:
+def matrix_term(ctx: Context, label: Lead, x: tf.Tensor, dy: tf.Tensor, lead_first: bool) -> Found:
     """The term for x^T dy, both [rows, features], where one of them is the labelled tensor."""
     rows = Rows(ctx, label)
     if lead_first:
-        x = checked(ctx, label, x, rows)
+        x, facts = checked(ctx, label, x, rows)
     else:
-        dy = checked(ctx, label, dy, rows)
+        dy, facts = checked(ctx, label, dy, rows)
     if x.shape[1] is None or dy.shape[1] is None:
         raise Unknown("has a number of features that is only known in the run")
-    if rows.per_example == 1:
-        return OuterProduct(rows, x, dy)
     product = OuterProduct(rows, x, dy)
+    if rows.per_microbatch == 1:
+        return Found(product, facts)
     x, dy = (rows.split(tf.cast(tensor, tf.float32)) for tensor in (x, dy))
-    return SumOfOuterProducts(
-        ctx.n,
-        [x, dy],
-        lambda arrays: (arrays[0], arrays[1]),
-        (x.shape[2], dy.shape[2]),
-        rows.per_example,
-        product.weighted_sum,
+    term = SumOfOuterProducts(
+        n=ctx.n,
+        arrays=[x, dy],
+        make=lambda arrays: (arrays[0], arrays[1]),
+        shape=(x.shape[2], dy.shape[2]),
+        length=rows.per_microbatch,
+        total=product.weighted_sum,
     )
+    return Found(term, facts)
 
 
 @rule("MatMul")
-def _matmul(ctx: Context, op: tf.Operation, size: int) -> Term:
+def _matmul(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
     """Dense layers: x^T dy, or dy^T x where the kernel is stored transposed."""
+    op, size = gradient.op, shape.num_elements()
     index = one_lead(ctx, op, (0, 1))
     label = lead(ctx, op.inputs[index])
     x, dy = op.inputs
@@ -130,24 +139,23 @@ def _with_width(matrix: tf.Tensor, size: int, other: int | None) -> tf.Tensor:
 
 
 @rule("BiasAddGrad")
-def _bias(ctx: Context, op: tf.Operation, size: int) -> Term:
-    del size
-    dy = op.inputs[0]
-    label = lead(ctx, dy)
+def _bias(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
+    del shape
+    label = lead(ctx, gradient.op.inputs[0])
     rows = Rows(ctx, label)
-    dy = checked(ctx, label, dy, rows)
-    if dy.shape.rank == 2 and rows.per_example == 1:
-        return Bias(tf.cast(dy, tf.float32))  # the very tensor that the kernel's term works on
+    dy, facts = checked(ctx, label, gradient.op.inputs[0], rows)
+    if dy.shape.rank == 2 and rows.per_microbatch == 1:
+        return Found(Bias(tf.cast(dy, tf.float32)), facts)  # the very tensor that the kernel's term works on
     examples = rows.split(dy)
-    channel = 2 if op.get_attr("data_format") == b"NCHW" else examples.shape.rank - 1
-    return PerExample(_reduce(examples, [a for a in range(1, examples.shape.rank) if a != channel]))
+    channel = 2 if gradient.op.get_attr("data_format") == b"NCHW" else examples.shape.rank - 1
+    return Found(PerExample(_reduce(examples, [a for a in range(1, examples.shape.rank) if a != channel])), facts)
 
 
 @rule("Sum")
-def _sum(ctx: Context, op: tf.Operation, size: int) -> Term:
+def _sum(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
     """Biases, scales and other variables that were broadcast over the examples."""
-    del size
-    tensor = op.inputs[0]
+    del shape
+    op, tensor = gradient.op, gradient.op.inputs[0]
     label = lead(ctx, tensor)
     certain, possible = reduced_axes(op)
     if possible or 0 not in certain:
@@ -156,8 +164,9 @@ def _sum(ctx: Context, op: tf.Operation, size: int) -> Term:
     if batched is not None:
         return batched
     rows = Rows(ctx, label)
-    examples = rows.split(checked(ctx, label, tensor, rows))
-    return PerExample(_reduce(examples, [1, *(axis + 1 for axis in sorted(certain) if axis > 0)]))
+    tensor, facts = checked(ctx, label, tensor, rows)
+    axes = [1, *(axis + 1 for axis in sorted(certain) if axis > 0)]
+    return Found(PerExample(_reduce(rows.split(tensor), axes)), facts)
 
 
 def _reduce(examples: tf.Tensor, axes: list[int]) -> tf.Tensor:
@@ -166,10 +175,10 @@ def _reduce(examples: tf.Tensor, axes: list[int]) -> tf.Tensor:
     return tf.reduce_sum(squeezed, axis=axes, keepdims=True) if axes else squeezed
 
 
-def _sum_of_batch_matmul(ctx: Context, op: tf.Operation, axes: set[int]) -> Term | None:
+def _sum_of_batch_matmul(ctx: Context, op: tf.Operation, axes: set[int]) -> Found | None:
     """matmul(x [batch, time, features], kernel): TensorFlow forms x^T dy per example and sums. We need not."""
     product = op.inputs[0].op
-    if product.type not in ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3") or axes != {0}:
+    if product.type not in graph.BATCH_PRODUCTS or axes != {0}:
         return None
     x, dy = product.inputs
     if x.shape.rank != 3 or dy.shape.rank != 3 or not product.get_attr("adj_x") or product.get_attr("adj_y"):
@@ -187,9 +196,10 @@ def _sum_of_batch_matmul(ctx: Context, op: tf.Operation, axes: set[int]) -> Term
 
 
 @rule("Einsum")
-def _einsum(ctx: Context, op: tf.Operation, size: int) -> Term:
+def _einsum(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
     """EinsumDense and attention projections: brought to the form x^T dy by moving axes."""
-    del size
+    del shape
+    op = gradient.op
     if len(op.inputs) != 2:
         raise Unknown("has one operand")
     index = one_lead(ctx, op, (0, 1))
@@ -210,18 +220,19 @@ def _einsum(ctx: Context, op: tf.Operation, size: int) -> Term:
     contracted.sort(key=lambda c: c != letter)
     x = _matricise(op.inputs[0], first, contracted, rows_first)
     dy = _matricise(op.inputs[1], second, contracted, rows_second)
-    length = _graph.size([op.inputs[index].shape[(first, second)[index].index(c)] for c in contracted[1:]])
+    length = graph.size([op.inputs[index].shape[(first, second)[index].index(c)] for c in contracted[1:]])
     rows = None if label.rows is None or length is None else label.rows * length
-    term = matrix_term(ctx, Lead(rows=rows, checks=label.checks), x, dy, index == 0)
+    found = matrix_term(ctx, Lead(rows=rows, checks=label.checks), x, dy, index == 0)
     sizes = {c: op.inputs[i].shape[s.index(c)] for i, s in enumerate((first, second)) for c in s}
     source = rows_first + rows_second
-    return Transposed(term, [sizes[c] for c in source], [source.index(c) for c in output])
+    moved = Transposed(found.term, [sizes[c] for c in source], [source.index(c) for c in output])
+    return Found(moved, found.facts)
 
 
 def _matricise(tensor: tf.Tensor, letters: str, rows: list[str], columns: list[str]) -> tf.Tensor:
     """[..] as a matrix with the axes `rows` along the first and `columns` along the second dimension."""
     order = [letters.index(c) for c in rows + columns]
-    width = _graph.size([tensor.shape[letters.index(c)] for c in columns])
+    width = graph.size([tensor.shape[letters.index(c)] for c in columns])
     if width is None:
         raise Unknown("has a number of features that is only known in the run")
     if order != list(range(len(order))):

@@ -26,7 +26,7 @@ from typing import NamedTuple, Protocol
 
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import _graph
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.ghost.labels import Context, Lead
 
 TINY = 1.1754944e-38  # the smallest normal float32: what a square that underflows is short of, at most
@@ -58,17 +58,17 @@ class Rows:
     def __init__(self, ctx: Context, label: Lead):
         self.n = ctx.n
         self.label = label
-        self.per_example: int | None = None
+        self.per_microbatch: int | None = None  # rows; None where only the run tells
         if label.rows is not None and ctx.microbatch_size is not None:
-            self.per_example = label.rows * label.outer * ctx.microbatch_size
+            self.per_microbatch = label.rows * label.outer * ctx.microbatch_size
 
     def split(self, tensor: tf.Tensor) -> tf.Tensor:
         """[rows, ...] as [n, rows per microbatch, ...]."""
         axis, outer = self.label.axis, self.label.outer
-        inner = _graph.partial_shape(tensor, axis + 1)
+        inner = graph.partial_shape(tensor, axis + 1)
         each: int | tf.Tensor
-        if self.per_example is not None:
-            each = self.per_example // outer
+        if self.per_microbatch is not None:
+            each = self.per_microbatch // outer
         else:
             each = tf.shape(tensor)[axis] // (outer * tf.maximum(self.n, 1))
         if outer == 1:
@@ -80,7 +80,7 @@ class Rows:
     def weigh(self, tensor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Every row times its microbatch's weight, and 0 where the weight is 0."""
         outer = self.label.outer
-        if self.per_example == 1:
+        if self.per_microbatch == 1:
             return tf.math.multiply_no_nan(tensor, _column(weights, tensor))
         floats = tf.size(tensor) // tf.maximum(outer * self.n, 1)
         runs = tf.reshape(tensor, [outer, self.n, floats])

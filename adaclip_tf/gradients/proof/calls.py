@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import memory
 from adaclip_tf.gradients.proof.labels import EVERYWHERE, Lost, Public, Rows, Sizes, Unproven
 from adaclip_tf.gradients.proof.walk import CALLS, PUBLIC, SIZE_ARGUMENTS, Listed, Walk, describe, entry
@@ -19,24 +20,19 @@ from adaclip_tf.gradients.proof.walk import CALLS, PUBLIC, SIZE_ARGUMENTS, Liste
 _ROUNDS = 4  # after which a loop whose labels still change counts as not followed
 
 
-def _function(op: tf.Operation, attribute: str) -> tf.Graph:
-    name = op.get_attr(attribute).name
-    return op.graph._get_function(name).graph
-
-
 def _inside(
-    walk: Walk, graph: tf.Graph, arguments: list[tf.Tensor], labels: list[Any], constant: set[int] | None = None
+    walk: Walk, body: tf.Graph, arguments: list[tf.Tensor], labels: list[Any], constant: set[int] | None = None
 ) -> Walk:
     """The walk through a function that gets `arguments`; with `constant`, only those keep their value."""
-    inner = Walk(graph, dict(zip((tensor.ref() for tensor in graph.inputs), labels)), walk)
-    for index, (tensor, argument) in enumerate(zip(graph.inputs, arguments)):
+    inner = Walk(body, dict(zip((tensor.ref() for tensor in body.inputs), labels)), walk)
+    for index, (tensor, argument) in enumerate(zip(body.inputs, arguments)):
         if tensor.dtype == tf.resource:
             inner.handles[tensor.ref()] = memory.root(walk, argument)
         keeps_value = argument.dtype.is_integer and (constant is None or index in constant)
         symbols = walk.sizes.symbols(argument) if keeps_value else None
         if symbols is not None:
             inner.symbols[tensor.ref()] = symbols
-    if len(graph.inputs) != len(arguments):
+    if len(body.inputs) != len(arguments):
         raise Unproven("calls a function in a way that is not followed")
     inner.advance()
     return inner
@@ -54,7 +50,8 @@ def _call(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
     if _recurses(walk, op.get_attr("f").name):
         return Lost(f"{describe(op)} calls itself")
     try:
-        results = _outputs(_inside(walk, _function(op, "f"), list(op.inputs), labels))
+        (body,) = graph.bodies(op)
+        results = _outputs(_inside(walk, body, list(op.inputs), labels))
     except (Unproven, AttributeError, ValueError) as error:
         return _unfollowed(op, labels, str(error))
     if len(results) != len(op.outputs):
@@ -74,7 +71,7 @@ def _unfollowed(op: tf.Operation, labels: list[Any], reason: str) -> Any:
     known = next((label for label in labels if isinstance(label, Lost) and label.mixing), None)
     if known is not None:
         return known
-    if not _depends(labels) and not memory.is_stateful(op):
+    if not _depends(labels) and not graph.is_stateful(op):
         return [EVERYWHERE if tensor.shape.rank == 0 else Public() for tensor in op.outputs]
     return Lost(f"{describe(op)} is not known to keep examples apart ({reason})")
 
@@ -82,11 +79,7 @@ def _unfollowed(op: tf.Operation, labels: list[Any], reason: str) -> Any:
 def _branches(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
     condition = labels[0]
     try:
-        if op.type in ("Case", "StatelessCase"):
-            graphs = [op.graph._get_function(branch.name).graph for branch in op.get_attr("branches")]
-        else:
-            graphs = [_function(op, name) for name in ("then_branch", "else_branch")]
-        results = [_outputs(_inside(walk, graph, list(op.inputs)[1:], labels[1:])) for graph in graphs]
+        results = [_outputs(_inside(walk, body, list(op.inputs)[1:], labels[1:])) for body in graph.bodies(op)]
     except (Unproven, AttributeError, ValueError) as error:
         return _unfollowed(op, labels, str(error))
     if not isinstance(condition, Public):
@@ -107,7 +100,7 @@ def _agreed(op: tf.Operation, pair: tuple[Any, ...]) -> Any:
 
 def _loop(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
     try:
-        body, condition = _function(op, "body"), _function(op, "cond")
+        body, condition = graph.bodies(op)
         arguments, constant = list(op.inputs), _constant_arguments(body)
         current = list(labels)
         for _ in range(_ROUNDS):
@@ -132,9 +125,7 @@ def _constant_arguments(body: tf.Graph) -> set[int]:
     """Which arguments of a loop no round changes."""
     constant = set()
     for index, (start, end) in enumerate(zip(body.inputs, body.outputs)):
-        while end.op.type == "Identity":
-            end = end.op.inputs[0]
-        if end is start:
+        if graph.behind(end, ("Identity",)) is start:
             constant.add(index)
     return constant
 
@@ -165,12 +156,8 @@ def _joined(op: tf.Operation, before: Any, after: Any) -> Any:
     return Lost(f"{describe(op)} changes how a value depends on the examples")
 
 
-for _type in ("PartitionedCall", "StatefulPartitionedCall"):
-    CALLS[_type] = _call
-for _type in ("If", "StatelessIf", "Case", "StatelessCase"):
-    CALLS[_type] = _branches
-for _type in ("While", "StatelessWhile"):
-    CALLS[_type] = _loop
+_BY_BODIES = {"f": _call, "then_branch": _branches, "branches": _branches, "body": _loop}
+CALLS.update({op_type: _BY_BODIES[attributes[0]] for op_type, attributes in graph.CALLS.items()})
 
 
 # ---------------------------------------------------------------------------------------------------

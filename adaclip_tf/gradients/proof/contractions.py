@@ -11,8 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost.flow_linear import parse_einsum
-from adaclip_tf.gradients.ghost.labels import Unknown
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import elementwise
 from adaclip_tf.gradients.proof.labels import Label, Public, Rows, Summed, Unproven, rank
 from adaclip_tf.gradients.proof.shapes import only_first, single_block
@@ -26,26 +25,11 @@ def summed(op: tf.Operation, *labels: Label) -> Summed:
 
 
 def _reduced_axes(walk: Walk, op: tf.Operation) -> tuple[set[int], set[int]]:
-    """The axes over which an op certainly reduces, and those over which it may.
-
-    The gradients of broadcasting ops compute their axes in the run, from the shapes of both operands.
-    """
-    total = rank(op.inputs[0])
-    constant = walk.sizes.integers(op.inputs[1])
-    if constant is not None:
-        return {axis % total for axis in constant}, set()
-    axes = op.inputs[1]
-    if axes.op.type != "BroadcastGradientArgs":
-        return set(), set(range(total))
-    shapes = [walk.sizes.symbols(tensor) for tensor in axes.op.inputs]
-    own, other = shapes[axes.value_index], shapes[1 - axes.value_index]
-    if own is None or other is None:
-        return set(), set(range(total))
-    offset = max(len(own), len(other)) - len(own)
-    certain = set(range(offset)) | {axis + offset for axis, extent in enumerate(own) if extent == 1}
+    """The axes over which an op certainly reduces, and those over which it may."""
+    rank(op.inputs[0])
     # As many rows as there are examples: reduced only where the other operand has more, which it can't.
-    possible = {axis + offset for axis, extent in enumerate(own) if extent is None or extent == Count(None)}
-    return certain, possible
+    is_open = lambda extent: extent is None or extent == Count(None)  # noqa: E731
+    return graph.reduced_axes(op, walk.sizes.axes, walk.sizes.symbols, is_open)
 
 
 @entry("Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "EuclideanNorm")
@@ -137,7 +121,7 @@ def _cross_entropy(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
 # Products.
 
 
-@entry("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+@entry("MatMul", *graph.BATCH_PRODUCTS)
 def _matmul(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
     """[..., i, j] x [..., j, k]: axes in front go entry by entry; i and k are kept, j is summed over."""
     names = ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
@@ -154,9 +138,9 @@ def _matmul(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
 @entry("Einsum")
 def _einsum(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
     try:
-        inputs, output = parse_einsum(op)
-    except Unknown as unknown:
-        raise Unproven(unknown.reason) from unknown
+        inputs, output = graph.einsum_letters(op)
+    except ValueError as error:
+        raise Unproven(str(error)) from error
     return _contracted(walk, op, labels, [list(letters) for letters in inputs], list(output))
 
 
@@ -227,8 +211,7 @@ def _first_axis(walk: Walk, op: tf.Operation, labels: Labels, images: tuple[int,
     return label
 
 
-@entry("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
-@entry("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
+@entry(*graph.BATCH_NORMS, *graph.BATCH_NORM_GRADIENTS)
 def _fused_batch_norm(walk: Walk, op: tf.Operation, labels: Labels) -> list[Any]:
     """Normalises every channel over all other axes: the batch's, or, in LayerNormalization, the features'.
 

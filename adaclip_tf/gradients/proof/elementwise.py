@@ -9,46 +9,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import sources
 from adaclip_tf.gradients.proof.labels import EVERYWHERE, Public, Rows, Unproven, rank
 from adaclip_tf.gradients.proof.sizes import Count
 from adaclip_tf.gradients.proof.walk import Labels, Walk, entry, public
 
 _LARGE = 1_000_000  # constants beyond this size are not looked at
-
-# fmt: off
-_UNARY = (
-    "Identity", "Snapshot", "StopGradient", "PreventGradient", "CheckNumerics", "EnsureShape", "Cast", "Bitcast",
-    "Neg", "Abs", "Sign", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Exp", "Expm1", "Log", "Log1p", "Sin", "Cos",
-    "Tan", "Sinh", "Cosh", "Tanh", "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh", "Erf", "Erfc", "Erfinv", "Ndtri",
-    "Lgamma", "Digamma", "Sigmoid", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Softplus", "Softsign", "Floor",
-    "Ceil", "Round", "Rint", "IsNan", "IsInf", "IsFinite", "LogicalNot", "Invert", "Real", "Imag", "Conj", "Angle",
-    "ComplexAbs",
-    "BesselI0e", "BesselI1e", "BesselI0", "BesselI1", "ZerosLike", "OnesLike", "Bucketize", "AsString", "StringLower",
-    "StringUpper", "StringStrip", "StringLength", "StringToNumber", "StaticRegexReplace", "RegexReplace",
-    "StringToHashBucket",
-    "StringToHashBucketFast", "StringToHashBucketStrong", "StaticRegexFullMatch", "QuantizeAndDequantizeV2",
-    "FakeQuantWithMinMaxArgs", "PopulationCount", "EncodeBase64", "DecodeBase64",
-)
-_BINARY = (
-    "Add", "AddV2", "AddN", "Sub", "Mul", "MulNoNan", "Div", "RealDiv", "DivNoNan", "FloorDiv", "TruncateDiv",
-    "FloorMod",
-    "Mod", "TruncateMod", "Pow", "Maximum", "Minimum", "SquaredDifference", "Xdivy", "Xlogy", "Xlog1py", "Atan2",
-    "Complex",
-    "NextAfter", "Igamma", "Igammac", "Zeta", "Polygamma", "Betainc", "Equal", "NotEqual", "Less", "LessEqual",
-    "Greater",
-    "GreaterEqual", "ApproximateEqual", "LogicalAnd", "LogicalOr", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "LeftShift",
-    "RightShift", "SelectV2", "ClipByValue", "StringJoin",
-    "ReluGrad", "Relu6Grad", "LeakyReluGrad", "EluGrad", "SeluGrad", "SoftplusGrad", "SoftsignGrad", "TanhGrad",
-    "SigmoidGrad", "RsqrtGrad", "SqrtGrad", "ReciprocalGrad", "InvGrad", "IgammaGradA",
-)
-_RANDOM = (
-    "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "StatelessRandomUniform",
-    "StatelessRandomUniformV2", "StatelessRandomNormal", "StatelessRandomNormalV2", "StatelessTruncatedNormal",
-    "StatelessTruncatedNormalV2", "StatelessRandomUniformInt", "StatelessRandomUniformIntV2",
-    "StatelessRandomUniformFullInt", "StatelessRandomUniformFullIntV2",
-)
-# fmt: on
 
 
 def joined(labels: Sequence[Rows], axes: Sequence[int]) -> Rows:
@@ -110,9 +77,28 @@ def combined(walk: Walk, op: tf.Operation, tensors: Sequence[tf.Tensor], labels:
     return label
 
 
-@entry(*_UNARY, *_BINARY)
+@entry(*graph.ENTRYWISE)
 def _elementwise(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     return combined(walk, op, list(op.inputs), labels, op.outputs[0])
+
+
+@entry("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4")
+def _quantised(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
+    """Entry by entry where the range is given; else that of all entries, the whole batch's."""
+    if not op.get_attr("range_given"):
+        raise Unproven("takes its range from the whole batch", mixing=True)
+    if not isinstance(labels[0], Rows) or any(isinstance(label, Rows) for label in labels[1:]):
+        raise Unproven("has a range that depends on data")
+    return labels[0]
+
+
+@entry("Bitcast")
+def _bitcast(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
+    """Entries may fall apart into several along a new last axis, or several be put together."""
+    del walk
+    if rank(op.inputs[0]) > rank(op.outputs[0]) and labels[0].axis == rank(op.inputs[0]) - 1:
+        raise Unproven("puts examples together", mixing=True)
+    return labels[0]
 
 
 @entry("IdentityN")
@@ -172,9 +158,8 @@ def _constant(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     return EVERYWHERE if np.all(value == value[0]) else Public()
 
 
-@public("Fill", *_RANDOM, sizes=[0])
-@public("StatefulUniform", "StatefulUniformInt", "StatefulUniformFullInt", "StatefulStandardNormalV2", sizes=[2])
-@public("RngReadAndSkip", sizes=[2])
+@public("Fill", *graph.DRAWS, sizes=[0])
+@public(*graph.DRAWS_OF_A_STATE, sizes=[2])
 @public("ZerosLike", "OnesLike")
 def _alike(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     """One number everywhere, or independent draws of one distribution."""
@@ -182,7 +167,7 @@ def _alike(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     return EVERYWHERE
 
 
-@public(*(name for name in (*_UNARY, *_BINARY) if name not in ("ZerosLike", "OnesLike")))
+@public(*(graph.ENTRYWISE - {"ZerosLike", "OnesLike"}))
 def _public_elementwise(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     """Uniform along an axis where all operands are, or have extent 1 there, or do not reach it."""
     del walk

@@ -18,26 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof.labels import EVERYWHERE, Public, Sizes
 
 if TYPE_CHECKING:
     from adaclip_tf.gradients.proof.walk import Walk
 
-# Stateful ops that only read, whatever they are given.
-_READS = frozenset(
-    {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp", "VarIsInitializedOp", "VariableShape"}
-    | {"HashTableV2", "MutableHashTableV2", "MutableDenseHashTableV2", "LookupTableFindV2", "LookupTableSizeV2"}
-    | {"LookupTableExportV2", "IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional"}
-    | {"OptionalHasValue", "OptionalGetValue", "AnonymousHashTable"}
-)
-# Stateful ops without a resource whose results are not data: random draws, checks.
-_HARMLESS = frozenset(
-    {"RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "RandomGamma", "RandomPoissonV2"}
-    | {"Multinomial", "RandomShuffle", "ParameterizedTruncatedNormal", "Assert", "NoOp", "Placeholder", "PlaceholderV2"}
-    | {"StatefulUniform", "StatefulStandardNormalV2", "StatefulUniformInt", "StatefulUniformFullInt"}
-    | {"StatefulTruncatedNormal", "RngReadAndSkip", "RngSkip", "CheckNumerics", "CheckNumericsV2", "Timestamp"}
-    | {"MergeSummary", "PrintV2", "Print", "CollectiveReduceV2", "CollectiveReduceV3", "CollectiveGatherV2"}
-)
 _exempt: weakref.WeakSet = weakref.WeakSet()
 _privatised: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
@@ -63,22 +49,8 @@ def privatised(tensors: Any) -> None:
             _privatised.setdefault(tensor.graph, {})[tensor.ref()] = EVERYWHERE if tensor.shape.rank == 0 else Public()
 
 
-def known_private(graph: tf.Graph) -> dict[Any, Public]:
-    return _privatised.get(graph, {})
-
-
-def is_stateful(op: tf.Operation) -> bool:
-    if op.type not in _STATEFUL:
-        _STATEFUL[op.type] = bool(op.op_def.is_stateful)
-    return _STATEFUL[op.type]
-
-
-_STATEFUL: dict[str, bool] = {}
-
-
-def is_repeatable(op: tf.Operation) -> bool:
-    """Whether an op that is given nothing of the data can't get at the data by itself."""
-    return not is_stateful(op) or op.type in _READS or op.type in _HARMLESS or not op.outputs
+def known_private(walked: tf.Graph) -> dict[Any, Public]:
+    return _privatised.get(walked, {})
 
 
 class Write(NamedTuple):
@@ -97,22 +69,16 @@ class Memory:
 
     def visit(self, walk: Walk, op: tf.Operation, labels: list[Any]) -> None:
         """Notes `op` if it writes data."""
-        if not is_stateful(op) or op.type in _READS or op.type in _HARMLESS or op.type in _CALLS:
+        if not graph.may_write(op):
             return
         handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
         if handles and not all(isinstance(label, (Public, Sizes)) for label in labels):
             self.writes.append(Write(op, root(walk, handles[0])))
 
 
-_CALLS = frozenset(
-    {"PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Case"}
-)
-
-
 def root(walk: Walk, tensor: tf.Tensor) -> Any:
     """What tells one resource from another: the eager handle where there is one, however often it was handed on."""
-    while tensor.op.type in ("Identity", "Switch"):
-        tensor = tensor.op.inputs[0]
+    tensor = graph.behind(tensor, ("Identity", "Switch"))
     if tensor.ref() in walk.handles:
         return walk.handles[tensor.ref()]
     external = walk.captured.get(tensor.ref())
@@ -143,7 +109,7 @@ def watch(walk: Walk, read: set[Any]) -> None:
 
     def create_and_check(*arguments: Any, **options: Any) -> tf.Operation:
         op = create(*arguments, **options)
-        if is_stateful(op) and op.type not in _READS and any(tensor.dtype == tf.resource for tensor in op.inputs):
+        if graph.has_effects(op) and any(tensor.dtype == tf.resource for tensor in op.inputs):
             walk.advance()
             check(walk, read)
         return op

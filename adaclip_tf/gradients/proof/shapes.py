@@ -1,4 +1,4 @@
-"""Entries for ops that change the shape: they must leave each example's entries together, and in their place."""
+"""Entries for ops that give all entries another shape: they must leave each example's together, and in their place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf.gradients.proof import elementwise
-from adaclip_tf.gradients.proof.labels import Public, Rows, Sizes, Unproven, rank
+from adaclip_tf.gradients.proof.labels import Rows, Sizes, Unproven, rank
 from adaclip_tf.gradients.proof.sizes import Count, known_product
 from adaclip_tf.gradients.proof.walk import Labels, Walk, describe, entry
 
@@ -131,231 +131,15 @@ def _transpose(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
 @entry("BroadcastTo", sizes=[1])
 def _broadcast_to(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     label = elementwise.shifted(only_first(labels), rank(op.outputs[0]) - rank(op.inputs[0]))
-    _fixed(walk, op.inputs[1], labels[1], label.axis)
+    fixed_sizes(walk, op.inputs[1], labels[1], label.axis)
     return label
 
 
-def _fixed(walk: Walk, sizes: tf.Tensor, label: Any, axis: int) -> None:
+def fixed_sizes(walk: Walk, sizes: tf.Tensor, label: Any, axis: int) -> None:
     """Raises if a vector of sizes lets another axis than `axis` depend on the number of examples."""
     if isinstance(label, Sizes):
         symbols = walk.sizes.symbols(sizes)
         elementwise.not_counted(None if symbols is None else list(symbols.ravel()), axis)
-
-
-@entry("Tile", sizes=[1])
-def _tile(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    label = only_first(labels)
-    _fixed(walk, op.inputs[1], labels[1], label.axis)
-    multiples = walk.sizes.symbols(op.inputs[1])
-    return _kept(walk, op, label, None if multiples is None else multiples[label.axis] == 1)
-
-
-@entry("Pad", "PadV2", "MirrorPad", "MirrorPadGrad")
-def _pad(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    label = only_first(labels)
-    paddings = walk.sizes.symbols(op.inputs[1])
-    return _kept(walk, op, label, None if paddings is None else tuple(paddings[label.axis]) == (0, 0))
-
-
-@entry("Slice", sizes=[1, 2])
-def _slice(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    label = only_first(labels)
-    _fixed(walk, op.inputs[1], labels[1], label.axis)
-    _fixed(walk, op.inputs[2], labels[2], label.axis)
-    begin, size = walk.sizes.symbols(op.inputs[1]), walk.sizes.symbols(op.inputs[2])
-    whole = None
-    if begin is not None and size is not None:
-        extent = walk.sizes.extents(op.inputs[0])[label.axis]
-        whole = begin[label.axis] == 0 and (
-            size[label.axis] == -1 or (size[label.axis] == extent and extent is not None)
-        )
-        whole = whole or None
-    return _kept(walk, op, label, whole)
-
-
-def _kept(walk: Walk, op: tf.Operation, label: Rows, whole: bool | None) -> Rows:
-    """The label, if the axis of the examples is left as it is: an axis that keeps its extent is left alone."""
-    if whole:
-        return label
-    before, after = op.inputs[0].shape[label.axis], op.outputs[0].shape[label.axis]
-    if whole is False or (before is not None and after is not None and before != after):
-        raise Unproven("takes some of the examples, or some of them twice")
-    if before is not None and before == after:
-        return label
-    check = walk.checks.add(op.outputs[0], label.axis, f"{describe(op)} changes the examples", equals=op.inputs[0])
-    return dataclasses.replace(label, checks=label.checks | {check})
-
-
-class _StridedSlice:
-    """Which axis of the input becomes which one of the output, and which are taken whole."""
-
-    def __init__(self, op: tf.Operation, begin: Any, end: Any, strides: Any, shape: Any):
-        masks = {n: op.get_attr(f"{n}_mask") for n in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
-        total, count = shape.rank, len(strides)
-        bit = lambda name, i: bool(masks[name] >> i & 1)  # noqa: E731
-        named = sum(not bit("new_axis", i) and not bit("ellipsis", i) for i in range(count))
-        self.output: dict[int, Any] = {}  # None: the axis is dropped
-        self.whole: dict[int, bool] = {}
-        axis = result = 0
-        for i in range(count):
-            if bit("ellipsis", i):
-                for _ in range(total - named):
-                    self.output[axis], self.whole[axis] = result, True
-                    axis, result = axis + 1, result + 1
-            elif bit("new_axis", i):
-                result += 1
-            elif bit("shrink_axis", i):
-                self.output[axis], self.whole[axis] = None, False
-                axis += 1
-            else:
-                starts = bit("begin", i) or (begin is not None and begin[i] == 0)
-                ends = bit("end", i)
-                if not ends and end is not None and shape[axis] is not None and isinstance(end[i], int):
-                    ends = end[i] >= shape[axis]
-                self.output[axis], self.whole[axis] = result, bool(starts and ends and strides[i] == 1)
-                axis, result = axis + 1, result + 1
-        while axis < total:
-            self.output[axis], self.whole[axis] = result, True
-            axis, result = axis + 1, result + 1
-
-
-@entry("StridedSlice", sizes=[1, 2])
-def _strided_slice(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    label = only_first(labels)
-    strides = walk.sizes.integers(op.inputs[3])
-    if strides is None:
-        raise Unproven("takes steps that are only known in the run")
-    rank(op.inputs[0])
-    begin, end = walk.sizes.symbols(op.inputs[1]), walk.sizes.symbols(op.inputs[2])
-    taken = _StridedSlice(op, begin, end, strides, op.inputs[0].shape)
-    if not taken.whole[label.axis]:
-        raise Unproven("takes some of the examples")
-    for position in (1, 2):  # one entry per entry of the slice's specification; that of the examples is masked
-        _fixed(walk, op.inputs[position], labels[position], label.axis)
-    return dataclasses.replace(label, axis=taken.output[label.axis])
-
-
-@entry("StridedSliceGrad", sizes=[0, 1, 2])
-def _strided_slice_grad(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    label = labels[4]
-    strides = walk.sizes.integers(op.inputs[3])
-    if strides is None or not isinstance(label, Rows):
-        raise Unproven("takes steps that are only known in the run")
-    rank(op.outputs[0])
-    begin, end = walk.sizes.symbols(op.inputs[1]), walk.sizes.symbols(op.inputs[2])
-    taken = _StridedSlice(op, begin, end, strides, op.outputs[0].shape)
-    for axis, result in taken.output.items():
-        if result == label.axis and taken.whole[axis]:
-            return dataclasses.replace(label, axis=axis)
-    raise Unproven("puts examples back into some places of a batch")
-
-
-def _apart(walk: Walk, op: tf.Operation, tensors: list[tf.Tensor], labels: Labels, along: int) -> Rows:
-    """The label of tensors that are laid side by side along an axis which is not that of the examples."""
-    label = elementwise.joined(*zip(*[(label, label.axis) for label in labels if isinstance(label, Rows)]))
-    if label.axis == along:
-        raise Unproven("lays batches of examples one behind the other")
-    for tensor, own in zip(tensors, labels):
-        if isinstance(own, Public):
-            elementwise.meets(walk, tensor, own, label.axis)
-    return label
-
-
-@entry("ConcatV2")
-def _concat(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    axis = walk.sizes.integers(op.inputs[-1])
-    if axis is None:
-        raise Unproven("joins along an axis that is only known in the run")
-    return _apart(walk, op, list(op.inputs)[:-1], labels[:-1], axis[0] % rank(op.outputs[0]))
-
-
-@entry("Pack")
-def _pack(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    along = op.get_attr("axis") % rank(op.outputs[0])
-    label = _apart(walk, op, list(op.inputs), labels, -1)
-    return elementwise.shifted(label, int(along <= label.axis))
-
-
-@entry("Unpack")
-def _unpack(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    label = _untouched(only_first(labels), [op.get_attr("axis") % rank(op.inputs[0])])
-    return elementwise.shifted(label, -int(op.get_attr("axis") % rank(op.inputs[0]) < label.axis))
-
-
-@entry("Split")
-def _split(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    if not isinstance(labels[1], Rows):
-        raise Unproven("is told by data what to do")
-    return _untouched(labels[1], _axes(walk, op, 0, 1), mixing=False)
-
-
-@entry("SplitV")
-def _split_v(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    return _untouched(only_first(labels), _axes(walk, op, 2), mixing=False)
-
-
-@entry("ReverseV2", "Cumsum", "Cumprod", "CumulativeLogsumexp")
-def _along_axis(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    return _untouched(only_first(labels), _axes(walk, op, 1))
-
-
-@entry("Roll")
-def _roll(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    return _untouched(only_first(labels), _axes(walk, op, 2))
-
-
-def _axes(walk: Walk, op: tf.Operation, position: int, of: int = 0) -> list[int] | None:
-    axes = walk.sizes.integers(op.inputs[position])
-    return None if axes is None else [axis % rank(op.inputs[of]) for axis in axes]
-
-
-def _untouched(label: Rows, along: list[int] | None, mixing: bool = True) -> Rows:
-    if along is None:
-        raise Unproven("works along an axis that is only known in the run")
-    if label.axis in along:
-        raise Unproven("works across the examples of the batch", mixing)
-    return label
-
-
-@entry("GatherV2", sizes=[])
-def _gather(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    table, indices = labels[0], labels[1]
-    axes = walk.sizes.integers(op.inputs[2])
-    if axes is None:
-        raise Unproven("gathers along an axis that is only known in the run")
-    axis, shared = axes[0] % rank(op.inputs[0]), op.get_attr("batch_dims")
-    shared += rank(op.inputs[1]) if shared < 0 else 0
-    if isinstance(table, Rows) and isinstance(indices, Rows):
-        if table.axis < shared and indices.axis < shared:
-            return elementwise.joined([table, indices], [table.axis, indices.axis])
-        raise Unproven("looks up rows of the batch that data chooses")
-    if isinstance(indices, Public) and indices.counted:
-        raise Unproven("looks up as many entries as there are examples")
-    if isinstance(table, Rows):
-        if table.axis < shared:
-            elementwise.meets(walk, op.inputs[1], indices, table.axis)
-            return table
-        if table.axis == axis:
-            raise Unproven("takes some of the examples")
-        return elementwise.shifted(table, rank(op.inputs[1]) - shared - 1 if table.axis > axis else 0)
-    if indices.axis < shared:
-        elementwise.meets(walk, op.inputs[0], table, indices.axis)
-        return indices
-    return elementwise.shifted(indices, axis - shared)
-
-
-@entry("ResourceGather")
-def _resource_gather(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    if op.get_attr("batch_dims"):
-        raise Unproven("looks up rows by their place in the batch")
-    return labels[1]
-
-
-@entry("OneHot")
-def _one_hot(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    label = only_first(labels)
-    new = op.get_attr("axis") % rank(op.outputs[0])
-    return elementwise.shifted(label, int(new <= label.axis))
 
 
 @entry("SpaceToBatchND", "BatchToSpaceND")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof.labels import Public, Rows
 
 
@@ -82,7 +83,6 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "Minimum": _plain(min),
     "FloorMod": _plain(lambda a, b: a % b if b else None),
 }
-_UNCHANGED = frozenset({"Identity", "Cast", "StopGradient", "EnsureShape"})
 
 
 def product(symbols: Sequence[Any]) -> Any:
@@ -137,6 +137,11 @@ class Evaluator:
             return None
         return [int(symbol) for symbol in symbols.ravel()]
 
+    def axes(self, tensor: tf.Tensor, rank: int) -> list[int] | None:
+        """The same for axes of a tensor of this rank, counted from the front."""
+        found = self.integers(tensor)
+        return None if found is None else [axis % rank for axis in found]
+
     def _evaluate(self, tensor: tf.Tensor) -> np.ndarray | None:
         preset = self._preset(tensor)
         if preset is not None:
@@ -154,7 +159,7 @@ class Evaluator:
             return None if known is None else _array(known)
         if op.type == "ConcatOffset":
             return self._concat_offset(op, tensor.value_index)
-        if op.type in _UNCHANGED:
+        if op.type in graph.UNCHANGED:
             return self.symbols(op.inputs[0])
         if op.type in _BINARY:
             return self._binary(op)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof.labels import EVERYWHERE, Lost, Public, Rows
 
 if TYPE_CHECKING:
@@ -107,8 +108,15 @@ def closed_over(walk: Walk, tensor: tf.Tensor) -> tf.Tensor | None:
         is_array = bool(current.shape.rank) and current.dtype not in (tf.resource, tf.variant) and current.shape[0] != 1
         if is_left and is_array and not _is_structural(current):
             return current
-        pending.extend(current.op.inputs)
+        pending.extend(_differ_by_place(walk, current.op))
     return None
+
+
+def _differ_by_place(walk: Walk, op: tf.Operation) -> list[tf.Tensor]:
+    """The inputs that may make an output of `op` another one in another place."""
+    if op.type != "Range" and op.type not in graph.ENTRYWISE:
+        return list(op.inputs)
+    return [tensor for tensor in op.inputs if walk.label(tensor) != EVERYWHERE]  # those say the same everywhere
 
 
 def _is_structural(tensor: tf.Tensor) -> bool:
@@ -170,7 +178,7 @@ def pieces(walk: Walk, ancestors: set[tf.Operation]) -> list[Piece]:
             continue
         for tensor in op.outputs:
             label = walk.label(tensor)
-            if tensor.ref() in seen or not _used(tensor, ancestors) or isinstance(label, Public):
+            if tensor.ref() in seen or not graph.is_used(tensor, ancestors) or isinstance(label, Public):
                 continue
             if not isinstance(label, Rows) or label.axis != 0 or label.rows != 1:
                 raise ValueError(
@@ -187,7 +195,3 @@ def _enters(walk: Walk, tensor: tf.Tensor) -> bool:
         and tensor.ref() not in walk.captured
         and (tensor.op.type == "Placeholder" or hands_out_examples(tensor.op))
     )
-
-
-def _used(tensor: tf.Tensor, ancestors: set[tf.Operation]) -> bool:
-    return any(op in ancestors for op in tensor.consumers())

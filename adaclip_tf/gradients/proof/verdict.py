@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import memory, sources
 from adaclip_tf.gradients.proof.labels import Lost, Public, Rows, Sizes, Summed
 from adaclip_tf.gradients.proof.walk import Walk
@@ -32,7 +33,7 @@ class Proof:
         self._walk.advance()
         self._trivial = False
         self._checks: set[int] = set()
-        ancestors = ancestors_of(loss.op)
+        ancestors = graph.ancestors(loss.op)
         _refuse_hidden_state(ancestors)
         label = self._walk.label(loss)
         self._refuse_mixing(label)
@@ -85,8 +86,19 @@ class Proof:
 
     def summed(self, gradient: Any) -> str | None:
         """None if a variable's gradient is proven to be a sum of one term per example; else why not."""
+        reason, checks = self._sum(gradient)
+        self._checks |= checks
+        return reason
+
+    def keeps_apart(self, gradients: Sequence[Any]) -> bool:
+        """Whether examples are proven to stay apart, forwards and backwards, with nothing left to the run."""
+        sums = [self._sum(gradient) for gradient in gradients if gradient is not None]
+        return self.unproven is None and not self._checks and sums == [(None, frozenset())] * len(sums)
+
+    def _sum(self, gradient: Any) -> tuple[str | None, frozenset[int]]:
+        """Why a gradient is not known to be a sum over examples, and the checks on which it hangs that it is."""
         if self._trivial:
-            return None  # there is but one example
+            return None, frozenset()  # there is but one example
         parts = [gradient.values, gradient.indices] if isinstance(gradient, tf.IndexedSlices) else [gradient]
         labels = [self._walk.label(part) for part in parts]
         if isinstance(gradient, tf.IndexedSlices):
@@ -95,12 +107,11 @@ class Proof:
         else:
             proven = isinstance(labels[0], Public) or (isinstance(labels[0], Summed) and labels[0].exact)
         if proven:
-            self._checks |= frozenset().union(*(getattr(label, "checks", frozenset()) for label in labels))
-            return None
+            return None, frozenset().union(*(getattr(label, "checks", frozenset()) for label in labels))
         reason = next(
             (label.reason for label in labels if isinstance(label, (Lost, Summed))), "its rows are no examples"
         )
-        return f"nothing proves that it is a sum over examples: {reason}"
+        return f"nothing proves that it is a sum over examples: {reason}", frozenset()
 
     def poison(self) -> tf.Tensor:
         """0 if all that the proof left to the run holds, else NaN (and an error, where assertions are not dropped).
@@ -141,17 +152,6 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def ancestors_of(operation: tf.Operation) -> set[tf.Operation]:
-    """`operation` and all that its value is computed from."""
-    found, pending = set(), [operation]
-    while pending:
-        op = pending.pop()
-        if op not in found:
-            found.add(op)
-            pending.extend(tensor.op for tensor in op.inputs)
-    return found
-
-
 def _resources(walk: Walk, ancestors: set[tf.Operation]) -> set[Any]:
     """The resources that the ops `ancestors` are given."""
     return {memory.root(walk, tensor) for op in ancestors for tensor in op.inputs if tensor.dtype == tf.resource}
@@ -159,12 +159,12 @@ def _resources(walk: Walk, ancestors: set[tf.Operation]) -> set[Any]:
 
 def _refuse_hidden_state(ancestors: set[tf.Operation]) -> None:
     for op in ancestors:
-        if op.type in ("PyFunc", "PyFuncStateless", "EagerPyFunc"):
+        if op.type in graph.PYTHON:
             raise ValueError(
                 f"The loss depends on the op {op.name!r} ({op.type}): Python code in the middle of a graph, which may "
                 "remember examples. Write it with TensorFlow ops, or apply it to the data before training."
             )
-        if op.type in ("Enter", "Merge", "NextIteration"):
+        if op.type in graph.OLD_LOOPS:
             raise ValueError(
                 f"The loss depends on a loop of TensorFlow 1 ({op.name!r}); use `tf.while_loop` of TensorFlow 2."
             )

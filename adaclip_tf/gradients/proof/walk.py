@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import memory, sources
 from adaclip_tf.gradients.proof.labels import EVERYWHERE, Checks, Label, Lost, Public, Rows, Sizes, Summed, Unproven
 from adaclip_tf.gradients.proof.sizes import Evaluator, depends_on_count
@@ -24,7 +25,7 @@ Entry = Callable[["Walk", tf.Operation, Labels], Any]
 TABLE: dict[str, Entry] = {}
 # For ops that take no data at all: which of their axes are uniform. Others are not uniform along any.
 PUBLIC: dict[str, Callable[[Walk, tf.Operation, Labels], Public]] = {}
-SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "BroadcastGradientArgs", "VariableShape"})
+SHAPES = graph.SHAPES | {"VariableShape"}
 # Inputs that say how large something is to be, by position.
 SIZE_ARGUMENTS: dict[str, frozenset[int]] = {}
 
@@ -63,17 +64,17 @@ class Walk:
     """The labels of one graph's tensors.
 
     Args:
-      graph: what to walk over.
+      walked: what to walk over.
       inputs: labels of the tensors that enter it; None for the graph of a training step, where `sources` tells.
       outer: the walk of the graph that calls this one.
     """
 
-    def __init__(self, graph: tf.Graph, inputs: dict[Any, Any] | None = None, outer: Walk | None = None):
-        self.graph, self.outer = graph, outer
+    def __init__(self, walked: tf.Graph, inputs: dict[Any, Any] | None = None, outer: Walk | None = None):
+        self.graph, self.outer = walked, outer
         self.checks: Checks = Checks() if outer is None else outer.checks
         self.memory: memory.Memory = memory.Memory() if outer is None else outer.memory
         self.captured: dict[Any, Any] = {}
-        self.labels: dict[Any, Any] = {**memory.known_private(graph), **(inputs or {})}
+        self.labels: dict[Any, Any] = dict(inputs or {})
         self.handles: dict[Any, Any] = {}
         self.symbols: dict[Any, np.ndarray] = {}
         self.sizes = Evaluator(self.label, lambda tensor: self.symbols.get(tensor.ref()))
@@ -83,9 +84,13 @@ class Walk:
 
     def label(self, tensor: tf.Tensor) -> Any:
         """The label; walks on if the op is new."""
-        if tensor.ref() not in self.labels:
+        if self._look_up(tensor) is None:
             self.advance()
-        return self.labels.get(tensor.ref(), Lost(f"{describe(tensor.op)} is not part of the step's graph"))
+        return self._look_up(tensor) or Lost(f"{describe(tensor.op)} is not part of the step's graph")
+
+    def _look_up(self, tensor: tf.Tensor) -> Any:
+        """What was noised is public, whatever was found before somebody said so."""
+        return memory.known_private(self.graph).get(tensor.ref()) or self.labels.get(tensor.ref())
 
     def advance(self) -> None:
         """Labels what was added to the graph since the last call."""
@@ -95,29 +100,25 @@ class Walk:
         for op in operations[start:]:
             self._visit(op)
 
-    def parent(self, graph: tf.Graph) -> Walk:
+    def parent(self, outside: tf.Graph) -> Walk:
         """The walk of a graph from which this one captures tensors."""
-        if id(graph) not in self._parents:
-            parent = Walk(graph)
+        if id(outside) not in self._parents:
+            parent = Walk(outside)
             parent.checks, parent.memory = self.checks, self.memory
-            self._parents[id(graph)] = parent
-        return self._parents[id(graph)]
+            self._parents[id(outside)] = parent
+        return self._parents[id(outside)]
 
     def _visit(self, op: tf.Operation) -> None:
         outputs = op.outputs
         if outputs and outputs[0].ref() in self.labels and len(outputs) == 1:
             return
-        labels = [self._get(tensor) for tensor in op.inputs]
+        early = "comes before what it needs"
+        labels = [self._look_up(tensor) or Lost(f"{describe(tensor.op)} {early}") for tensor in op.inputs]
         result = self._transfer(op, labels)
         per_output = result if isinstance(result, list) else [result] * len(outputs)
-        noised = memory.known_private(self.graph)
         for tensor, label in zip(outputs, per_output):
-            self.labels.setdefault(tensor.ref(), noised.get(tensor.ref(), label))
+            self.labels.setdefault(tensor.ref(), label)
         self.memory.visit(self, op, labels)
-
-    def _get(self, tensor: tf.Tensor) -> Any:
-        noised = memory.known_private(self.graph).get(tensor.ref())  # said so after the op was visited
-        return noised or self.labels.get(tensor.ref(), Lost(f"{describe(tensor.op)} comes before what it needs"))
 
     def _transfer(self, op: tf.Operation, labels: list[Any]) -> Any:
         if self.sources is not None:
@@ -127,7 +128,7 @@ class Walk:
         if op.type in CALLS:
             return CALLS[op.type](self, op, labels)
         if op.type in SHAPES:
-            return [self._size_label(tensor) for tensor in op.outputs]
+            return self._shapes(op, labels)
         for label in sorted((label for label in labels if isinstance(label, Lost)), key=lambda lost: not lost.mixing):
             return label
         try:
@@ -163,7 +164,7 @@ class Walk:
     def _public(self, op: tf.Operation, labels: list[Any]) -> Any:
         if op.type in PUBLIC:
             return PUBLIC[op.type](self, op, labels)
-        if not memory.is_repeatable(op):
+        if op.outputs and graph.has_effects(op):
             raise Unproven(f"may read anything; {sources.PASS}", mixing=True)
         return [EVERYWHERE if tensor.shape.rank == 0 else Public() for tensor in op.outputs]
 
@@ -190,6 +191,20 @@ class Walk:
             raise Unproven("numbers the examples of the batch")
         return [self._size_label(tensor) for tensor in op.outputs]
 
+    def _shapes(self, op: tf.Operation, labels: list[Any]) -> list[Any]:
+        """What an extent says: of data that is followed, the number of examples at most. Of other things, anything."""
+        per_input = len(op.outputs) == len(op.inputs)  # as in ShapeN
+        unknown = [self._unknown_extents(tensor, label) for tensor, label in zip(op.inputs, labels)]
+        other = next((label for label in unknown if label is not None), None)
+        return [(unknown[i] if per_input else other) or self._size_label(tensor) for i, tensor in enumerate(op.outputs)]
+
+    @staticmethod
+    def _unknown_extents(tensor: tf.Tensor, label: Any) -> Any:
+        """The label of a tensor that data may have given its extents, else None."""
+        if isinstance(label, (Public, Rows)) or tensor.shape.is_fully_defined():
+            return None
+        return dataclasses.replace(label, exact=False) if isinstance(label, Summed) else label
+
     def _size_label(self, tensor: tf.Tensor) -> Label:
         if tensor.op.type in ("BroadcastGradientArgs", "VariableShape"):
             return Public()  # for the axes of sums, which look at the shapes themselves
@@ -199,10 +214,8 @@ class Walk:
 
 
 # Keeps a sum over examples such a sum.
-LINEAR = frozenset(
-    {"Identity", "Cast", "Reshape", "Transpose", "Neg", "Squeeze", "ExpandDims", "StopGradient", "EnsureShape"}
-)
-# Ops that call functions: filled by `calls`.
+LINEAR = graph.SAME_ORDER | {"Transpose", "Neg"}
+# For the ops of `graph.CALLS`: filled by `calls`.
 CALLS: dict[str, Callable[[Walk, tf.Operation, list[Any]], Any]] = {}
 
 

@@ -216,14 +216,7 @@ def test_gradients_that_are_not_linear_in_the_seed_are_unrecognised(loss, rng):
     assert 1 in case.plan.recognised  # v comes before the odd gradient
 
 
-@pytest.mark.parametrize("loss", MIXING[:3], ids=lambda loss: loss.__name__)
-def test_mixing_is_told(loss, rng):
-    case = case_of(loss, rng)
-    case.ghost(rng.normal(size=[N, F]).astype(np.float32), np.ones(N, np.float32))
-    assert case.plan.mixing
-
-
-def test_batch_normalization_is_told_as_mixing(rng):
+def test_what_is_in_front_of_batch_normalization_is_unrecognised(rng):
     layers = tf.keras.layers
     for model in (
         tf.keras.Sequential([layers.Dense(3, input_shape=[2]), layers.BatchNormalization(), layers.Dense(1)]),
@@ -234,7 +227,6 @@ def test_batch_normalization_is_told_as_mixing(rng):
         spec = tf.TensorSpec(model.input_shape)
         case = Case(lambda x, m=model: matmul_loss(m(x, training=True)), model.trainable_variables, spec, rng)
         case.ghost(rng.normal(size=[5, *spec.shape[1:]]).astype(np.float32), np.ones(5, np.float32))
-        assert case.plan.mixing
         assert {0, 1} <= set(case.plan.unrecognised)
 
 
@@ -418,5 +410,4 @@ def test_unconnected_variables_are_in_neither_dict(rng):
     w, v = (tf.Variable(rng.normal(size=[F, F]).astype(np.float32)) for _ in range(2))
     case = Case(lambda x: matmul_loss(x @ w), [v, w], tf.TensorSpec([None, F]), rng)
     case.check(rng.normal(size=[N, F]).astype(np.float32))
-    assert case.plan.unconnected == [0]
-    assert list(case.plan.recognised) == [1]
+    assert list(case.plan.recognised) == [1] and not case.plan.unrecognised

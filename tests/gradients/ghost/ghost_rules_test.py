@@ -241,7 +241,12 @@ def test_cancellation_is_covered_by_the_magnitude(rng):
 def test_gram_form_and_formed_gradients_agree(rng):
     x, dy = normal(rng, 5, 3, 40), normal(rng, 5, 3, 30)
     term = ghost.products.SumOfOuterProducts(
-        tf.constant(5), [tf.constant(x), tf.constant(dy)], lambda a: (a[0], a[1]), (40, 30), 3, lambda w: w
+        n=tf.constant(5),
+        arrays=[tf.constant(x), tf.constant(dy)],
+        make=lambda a: (a[0], a[1]),
+        shape=(40, 30),
+        length=3,
+        total=lambda w: w,
     )
     assert term._gram_is_cheaper()
     g = np.einsum("nti,ntj->nij", x.astype(np.float64), dy.astype(np.float64))
@@ -261,7 +266,12 @@ def test_cancellation_in_the_gram_form_is_covered_by_the_magnitude(rng):
     g = np.einsum("nti,ntj->nij", x.astype(np.float64), dy.astype(np.float64))
     arrays = [tf.constant(x), tf.constant(dy)]
     term = ghost.products.SumOfOuterProducts(
-        tf.constant(n), arrays, lambda a: (a[0], a[1]), (inner, outer), length, None
+        n=tf.constant(n),
+        arrays=arrays,
+        make=lambda a: (a[0], a[1]),
+        shape=(inner, outer),
+        length=length,
+        total=lambda w: w,
     )
     assert term._gram_is_cheaper()
     norms = term.squared_norms(tf.constant(1.0), tf.constant(1e-3))

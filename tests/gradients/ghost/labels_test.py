@@ -91,8 +91,8 @@ def told(check, *sizes):
 
     def poison(*tensors):
         ctx = labels.Context(tf.zeros([2]), None)  # two microbatches
-        ctx.used_checks = frozenset({check(ctx, *tensors)})
-        return ctx.poison()
+        label = labels.Lead(checks=frozenset({check(ctx, *tensors)}))
+        return labels.poison(ctx.facts(label))
 
     signature, tensors = [tf.TensorSpec([None])] * len(sizes), [tf.zeros([size]) for size in sizes]
     compiled = tf.function(poison, signature, autograph=False, jit_compile=True)
@@ -119,4 +119,4 @@ def test_rows_must_be_a_multiple_of_the_microbatches(rows, holds):
 
 def test_no_check_is_no_poison():
     with tf.Graph().as_default():
-        assert labels.Context(tf.zeros([2]), None).poison() is None
+        assert labels.poison(labels.Context(tf.zeros([2]), None).facts(labels.Lead())) is None

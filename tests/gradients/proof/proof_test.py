@@ -73,6 +73,10 @@ PROVEN = {
     "top k of features": lambda x, y: _rows(tf.math.top_k(x, 2).values),
     "einsum": lambda x, y: tf.einsum("bi,ij,bj->b", x, W, x @ W),
     "batched products": lambda x, y: _rows(tf.matmul(x[:, :, tf.newaxis], x[:, tf.newaxis, :]), [1, 2]),
+    "quantised in a given range": lambda x, y: _rows(
+        tf.quantization.quantize_and_dequantize_v2(x, -1.0, 1.0, range_given=True)
+    ),
+    "bits": lambda x, y: _rows(tf.cast(tf.bitcast(x, tf.uint8), tf.float32), [1, 2]),
     "where": lambda x, y: tf.where(y > 2, x[:, 0], x[:, 1]),
     "stop_gradient of the example": lambda x, y: _rows(x * tf.stop_gradient(x)),
     "a loop over steps": lambda x, y: _loop(x),
@@ -86,7 +90,24 @@ def _counted(x, count):
     return tf.reduce_sum(tf.tile(x[:, :1], [1, count]), axis=1)
 
 
+def _mask_of_longest(y):
+    return tf.sequence_mask(y)  # [batch, the largest of all]
+
+
+def _extent(tensor, axis=0):
+    return tf.cast(tf.shape(tensor)[axis], tf.float32)
+
+
+def _by_number(x, y):
+    """What gradients of gathers do: places in the flattened batch, by numbers that come from its shape."""
+    shape = tf.cast(tf.shape(x), tf.int64)
+    places = tf.range(shape[0]) * shape[1] + tf.cast(y % 3, tf.int64)
+    return tf.gather(tf.reshape(x, [-1]), places)
+
+
 UNKNOWN = {
+    "places in the flattened batch": _by_number,
+    "as many as there are positive ones": lambda x, y: _rows(x) / _extent(tf.where(x[:, 0] > 0.0)),
     "tiles as data says": lambda x, y: _counted(x, tf.reduce_max(y)),
     "a shape as data says": lambda x, y: tf.reduce_sum(tf.reshape(x, [-1, 1 + 2 * tf.reduce_max(y)]), axis=1)[:8],
     "the first example": lambda x, y: _rows(x * tf.sign(x[0, 0])),
@@ -116,6 +137,10 @@ REFUSED = {
     "covariance": (lambda x, y: _rows(x @ tf.matmul(x, x, transpose_a=True)), APART),
     "hidden in a function": (lambda x, y: _rows(tf.function(lambda v: v - tf.reduce_mean(v, 0))(x)), APART),
     "batch normalisation": (lambda x, y: _rows(_batch_norm(x)), "normalises over the batch"),
+    "bits of other examples": (
+        lambda x, y: _rows(x * tf.reduce_sum(tf.cast(tf.bitcast(x, tf.uint8), tf.float32), axis=[0, 2])),
+        APART,
+    ),
     "several rows per example": (lambda x, y: tf.reshape(x, [-1]), "3 entries for each example"),
     "constants by place": (lambda x, y: _rows(x) * PLACES, "by their place"),
     "a closed over batch": (
@@ -125,6 +150,16 @@ REFUSED = {
     "python in the graph": (
         lambda x, y: tf.reshape(tf.numpy_function(np.sum, [x], tf.float32), [1]) * _rows(x),
         "Python",
+    ),
+    "the width of a mask as wide as the longest": (lambda x, y: _rows(x) / _extent(_mask_of_longest(y), 1), APART),
+    "as many numbers as the longest": (lambda x, y: _rows(x) / _extent(tf.range(tf.reduce_max(y))), APART),
+    "a constant by place, number by number": (
+        lambda x, y: _rows(x) * tf.stack([tf.constant(PLACES)[i] for i in range(8)]),
+        "closed over",
+    ),
+    "quantised by the batch's range": (
+        lambda x, y: _rows(tf.quantization.quantize_and_dequantize_v2(x, 0.0, 0.0, range_given=False)),
+        "range from the whole batch",
     ),
     "the sum of all": (lambda x, y: tf.reshape(tf.reduce_sum(x), [1]), APART),
 }
@@ -136,6 +171,7 @@ REFUSED_DYNAMIC = {
 UNKNOWN_DYNAMIC = {
     "as many features as examples": lambda x, y: _rows(tf.tile(x[:, :1], [1, tf.shape(x)[0]])),
     "zeros as wide as the batch": lambda x, y: _rows(x[:, :1] + tf.zeros(2 * [tf.shape(x)[0]])),
+    "as many numbers as examples": lambda x, y: _rows(x) / _extent(tf.range(tf.shape(x)[0])),
     "reshaped to the batch's width": lambda x, y: _rows(tf.reshape(x, [-1, tf.shape(x)[0]])),
 }
 

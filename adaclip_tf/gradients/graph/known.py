@@ -1,4 +1,4 @@
-"""Static facts about graph tensors: constants, permutations, partly known shapes, zeros."""
+"""What is known before the run: constants, permutations, partly known shapes, zeros, axes of reductions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
+from adaclip_tf.gradients.graph.ops import SAME_ORDER, UNCHANGED
 
 _ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {
     "Add": np.add,
@@ -52,7 +54,7 @@ def shape_of_shape(tensor: tf.Tensor) -> list[int | None] | None:
     op = tensor.op
     if op.type in ("Shape", "ShapeN"):
         return dimensions(op.inputs[tensor.value_index])
-    if op.type in ("Identity", "Cast"):
+    if op.type in UNCHANGED:
         return shape_of_shape(op.inputs[0])
     if op.type == "StridedSlice":
         return _sliced_shape(op)
@@ -100,10 +102,55 @@ def is_zero(tensor: tf.Tensor) -> bool:
         return True
     if op.type == "Fill":
         return is_zero(op.inputs[1])
-    if op.type in ("Identity", "BroadcastTo", "Reshape", "Cast", "ExpandDims", "Tile"):
+    if op.type in SAME_ORDER or op.type in ("BroadcastTo", "Tile"):
         return is_zero(op.inputs[0])
     value = tf.get_static_value(tensor) if op.type == "Const" else None
     return value is not None and not np.any(value)
+
+
+def reduced_axes(
+    op: tf.Operation,
+    known_axes: Callable[[tf.Tensor, int], Sequence[int] | None],
+    shape: Callable[[tf.Tensor], Any],
+    is_open: Callable[[Any], bool] = lambda extent: extent is None,
+) -> tuple[set[int], set[int]]:
+    """The axes over which a reduction certainly reduces, and those over which it may.
+
+    The axes that gradients of broadcasting ops reduce are computed in the run, from the shapes of both operands. An
+    operand's static 1 means "certainly" (reducing an axis of extent 1 changes nothing), another extent that is
+    known "certainly not".
+
+    Args:
+      op: the reduction, of a tensor of known rank.
+      known_axes: (tensor, rank) -> the axes that it holds, from the front, or None.
+      shape: from a vector to the extents in it, or None.
+      is_open: whether an extent may turn out to be 1.
+    """
+    total, indices = op.inputs[0].shape.rank, op.inputs[1]
+    static = known_axes(indices, total)
+    if static is not None:
+        return set(static), set()
+    if indices.op.type != "BroadcastGradientArgs":
+        return set(), set(range(total))
+    shapes = [shape(tensor) for tensor in indices.op.inputs]
+    own, other = shapes[indices.value_index], shapes[1 - indices.value_index]
+    if own is None or other is None:
+        return set(), set(range(total))
+    offset = max(len(own), len(other)) - len(own)
+    certain = set(range(offset)) | {axis + offset for axis, extent in enumerate(own) if extent == 1}
+    return certain, {axis + offset for axis, extent in enumerate(own) if is_open(extent)}
+
+
+def einsum_letters(op: tf.Operation) -> tuple[list[str], str]:
+    """The operands' letters and the result's, for equations where every axis has its own letter; else ValueError."""
+    equation = op.get_attr("equation").decode().replace(" ", "")
+    if "." in equation or "->" not in equation:
+        raise ValueError("has an equation with '...'")
+    left, output = equation.split("->")
+    inputs = left.split(",")
+    if any(len(set(letters)) != len(letters) for letters in [*inputs, output]) or not all(inputs):
+        raise ValueError("has an equation with repeated letters")
+    return inputs, output
 
 
 def partial_shape(tensor: tf.Tensor, start: int = 0) -> list[int | tf.Tensor]:

@@ -1,0 +1,43 @@
+"""Questions about TensorFlow's graphs, asked in one place. Knows nothing of examples, labels or gradients.
+
+| question                         | module  | for instance                                            |
+|----------------------------------|---------|---------------------------------------------------------|
+| what does this type of op do?    | `ops`   | `ENTRYWISE`, `RANDOM`, `READS`, `CALLS`, `may_write`      |
+| what is computed from what?      | `reach` | `ancestors`, `in_order`, `behind`, `bodies`              |
+| what is known before the run?    | `known` | `constant`, `axes`, `shape_of_shape`, `reduced_axes`      |
+"""
+
+# ruff: noqa: F401  (to hand these on is what this file is for)
+from adaclip_tf.gradients.graph.known import (
+    axes,
+    constant,
+    describe,
+    dimensions,
+    einsum_letters,
+    is_zero,
+    partial_shape,
+    reduced_axes,
+    shape_of_shape,
+    size,
+)
+from adaclip_tf.gradients.graph.ops import (
+    BATCH_NORM_GRADIENTS,
+    BATCH_NORMS,
+    BATCH_PRODUCTS,
+    CALLS,
+    DRAWS,
+    DRAWS_OF_A_STATE,
+    ENTRYWISE,
+    HARMLESS,
+    OLD_LOOPS,
+    PYTHON,
+    RANDOM,
+    READS,
+    SAME_ORDER,
+    SHAPES,
+    UNCHANGED,
+    has_effects,
+    is_stateful,
+    may_write,
+)
+from adaclip_tf.gradients.graph.reach import ancestors, behind, bodies, in_order, inside, is_used

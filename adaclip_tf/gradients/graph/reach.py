@@ -1,0 +1,67 @@
+"""What is computed from what, and which functions are called on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from adaclip_tf.gradients.graph.ops import CALLS
+
+
+def ancestors(operation: tf.Operation) -> set[tf.Operation]:
+    """`operation` and all that its value is computed from."""
+    found, pending = set(), [operation]
+    while pending:
+        op = pending.pop()
+        if op not in found:
+            found.add(op)
+            pending.extend(tensor.op for tensor in op.inputs)
+    return found
+
+
+def in_order(target: tf.Operation, known: Callable[[Any], bool]) -> list[tf.Operation]:
+    """The ops that must run for `target`, each behind what it needs. An op or tensor that is `known` is left out."""
+    ordered: list[tf.Operation] = []
+    seen: set[tf.Operation] = set()
+    pending = [(target, False)]
+    while pending:
+        op, is_ready = pending.pop()
+        if is_ready:
+            ordered.append(op)
+        elif op not in seen and not known(op):
+            seen.add(op)
+            pending.append((op, True))
+            pending.extend((tensor.op, False) for tensor in op.inputs if not known(tensor))
+            pending.extend((other, False) for other in op.control_inputs)
+    return ordered
+
+
+def behind(tensor: tf.Tensor, types: Collection[str]) -> tf.Tensor:
+    """What `tensor` was before ops of these types handed it on."""
+    while tensor.op.type in types:
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
+def is_used(tensor: tf.Tensor, by: Collection[tf.Operation]) -> bool:
+    return any(op in by for op in tensor.consumers())
+
+
+def bodies(op: tf.Operation) -> list[tf.Graph]:
+    """The functions that `op` calls, in the order of `CALLS`; ValueError or AttributeError where there is no such."""
+    found: list[tf.Graph] = []
+    for attribute in CALLS[op.type]:
+        value = op.get_attr(attribute)
+        found += [op.graph._get_function(f.name).graph for f in (value if isinstance(value, list) else [value])]
+    return found
+
+
+def inside(op: tf.Operation) -> Iterator[tf.Operation]:
+    """All ops of the functions that `op` calls, and that these call."""
+    if op.type in CALLS:
+        for body in bodies(op):
+            for inner in body.get_operations():
+                yield inner
+                yield from inside(inner)
