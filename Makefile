@@ -46,13 +46,13 @@ lint: $(STAMP)  ## Check style, types and BUILD files.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	sh requirements/buildifier.sh
+	sh tools/buildifier.sh
 
 format: $(STAMP)  ## Rewrite the code in the project's style.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/python requirements/build_targets.py
-	sh requirements/buildifier.sh --fix
+	$(BIN)/python tools/build_targets.py
+	sh tools/buildifier.sh --fix
 
 lock: $(STAMP)  ## Choose versions anew from requirements/requirements.in.
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \

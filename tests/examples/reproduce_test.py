@@ -16,7 +16,7 @@ import tensorflow as tf
 import adaclip_tf
 from adaclip_tf.privacy import accounting
 from configs import paper
-from examples.common import data, training
+from examples.common import data, models
 from examples.reproduce import experiments, gradient_error, jobs, report, results, tables
 from examples.reproduce import runs as reproduce_runs
 
@@ -88,7 +88,7 @@ def test_experiments_know_their_dimension(name):
     experiment = experiments.EXPERIMENTS[name]
     config = paper.make_config(name, next(iter(experiment.methods)), 1.0)
     shape = (config.pca_components,) if config.pca_components else (8, 8, 1) if name == "tiny" else (28, 28, 1)
-    assert training.make_model(config, shape, 10).count_params() == experiment.parameters
+    assert models.make_model(config, shape, 10).count_params() == experiment.parameters
 
 
 def test_tuning_never_sees_the_test_set():
