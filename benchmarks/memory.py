@@ -1,6 +1,6 @@
 """The peak memory of training, each time in a process of its own.
 
-    python -m benchmarks.memory mlp "Keras SGD" 600      # prints bytes; a case, a contender, a batch size
+python -m benchmarks.memory mlp "Keras SGD" 600      # prints bytes; a case, a contender, a batch size
 """
 
 from __future__ import annotations
