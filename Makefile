@@ -32,7 +32,7 @@ bench: $(STAMP)  ## Compare speed and memory with Keras's SGD and tensorflow-pri
 	$(BIN)/python -m benchmarks.speed $(BENCH_ARGS)
 
 test: $(STAMP)  ## Run the default tests, a few minutes.
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist=worksteal $(PYTEST_ARGS)
 
 slow-test: $(STAMP)  ## Run the long tests, with Chromium for TensorBoard's pages if it can be installed.
 	@command -v chromium >/dev/null || (apt-get -qq update && apt-get -qq -y install chromium >/dev/null) \
