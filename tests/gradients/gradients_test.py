@@ -77,7 +77,7 @@ def test_one_example_moves_the_sum_by_at_most_one(build, path, rng):
             distance = np.linalg.norm(total(neighbour, labels, transform) - without)
             assert distance <= 1.0 + 1e-5, (value, distance)
             if value is not None and not np.isfinite(value):
-                assert distance <= 1e-6  # contributes nothing, and takes nothing from the others
+                assert distance <= 1e-5  # contributes nothing, and takes nothing from the others
             largest = max(largest, distance)
         assert largest > 0.1  # the test sees contributions at all
 

@@ -77,7 +77,7 @@ def test_no_clipping_and_no_noise_is_keras_sgd(path, momentum, nesterov):
         tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
     plain.fit(inputs, labels, batch_size=5, epochs=3, shuffle=False, verbose=0)
-    assert _max_difference(private, plain) < 1e-6
+    assert _max_difference(private, plain) < 1e-5
 
 
 def test_fixed_clip_is_tensorflow_privacys_optimizer():
@@ -136,7 +136,7 @@ def test_accumulation_is_one_large_batch(path):
     arguments = {"momentum": 0.9, "gradient_path": path}
     whole = models.fit(models.mlp(), _adaclip(**arguments), inputs, labels, 12, 3)
     parts = models.fit(models.mlp(), _adaclip(accumulation_steps=3, **arguments), inputs, labels, 4, 3)
-    assert _max_difference(whole, parts) < 1e-6
+    assert _max_difference(whole, parts) < 1e-5
     assert int(parts.optimizer.noised_steps) == int(parts.optimizer.iterations) == 6
 
 

@@ -237,7 +237,7 @@ def test_where_the_expected_size_says_one_each_a_larger_batch_is_no_danger():
         m.optimizer.build(m.trainable_variables)
         m.fit(inputs, labels, batch_size=8, shuffle=False, verbose=0)
     for one, other in zip(reference.get_weights(), ours.get_weights()):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, other, atol=1e-5)  # two graphs, which may add up in another order
 
 
 @pytest.mark.parametrize(
