@@ -32,7 +32,7 @@ bench: $(STAMP)  ## Compare speed and memory with Keras's SGD and tensorflow-pri
 	$(BIN)/python -m benchmarks.speed $(BENCH_ARGS)
 
 test: $(STAMP)  ## Run the default tests, a few minutes.
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist=worksteal $(PYTEST_ARGS)
 
 slow-test: $(STAMP)  ## Run the long tests, with Chromium for TensorBoard's pages if it can be installed.
 	@command -v chromium >/dev/null || (apt-get -qq update && apt-get -qq -y install chromium >/dev/null) \
@@ -46,13 +46,13 @@ lint: $(STAMP)  ## Check style, types and BUILD files.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	sh requirements/buildifier.sh
+	sh tools/buildifier.sh
 
 format: $(STAMP)  ## Rewrite the code in the project's style.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/python requirements/build_targets.py
-	sh requirements/buildifier.sh --fix
+	$(BIN)/python tools/build_targets.py
+	sh tools/buildifier.sh --fix
 
 lock: $(STAMP)  ## Choose versions anew from requirements/requirements.in.
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \

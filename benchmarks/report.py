@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 
 from benchmarks import contenders
+from examples.common import figures
 
 
 def write(results: dict, out: pathlib.Path) -> None:
@@ -45,19 +46,9 @@ def table(results: dict) -> str:
     return "\n".join(lines)
 
 
-def _pyplot():
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
-
-
 def _bars(results, path):
-    pyplot = _pyplot()
     cases = results["cases"]
-    figure, axes = pyplot.subplots(1, len(cases), figsize=(3.6 * len(cases), 3.8), squeeze=False)
+    figure, axes = figures.subplots(1, len(cases), size=(3.6 * len(cases), 3.8), squeeze=False)
     for axis, (case, rows) in zip(axes[0], cases.items()):
         names = sorted(rows, key=lambda name: -rows[name]["seconds"])
         ratios = [rows[name]["seconds"] / rows[contenders.BASELINE]["seconds"] for name in names]
@@ -69,14 +60,11 @@ def _bars(results, path):
         for position, ratio in enumerate(ratios):
             axis.annotate(f" {ratio:.1f}", (ratio, position), va="center", fontsize=8)
         axis.set_xlim(0.5, max(ratios) * 4)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    figures.save(figure, path, dots_per_inch=110)
 
 
 def _growth(growth, path):
-    pyplot = _pyplot()
-    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6))
+    figure, axes = figures.subplots(1, 2, size=(9, 3.6))
     for axis, (name, points) in zip(axes, growth.items()):
         for contender in (contenders.BASELINE, contenders.OURS):
             times = [rows[contender]["seconds"] * 1e3 for rows in points.values()]
@@ -84,6 +72,4 @@ def _growth(growth, path):
         axis.set_xlabel(name)
         axis.set_ylabel("ms per step")
         axis.legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    figures.save(figure, path, dots_per_inch=110)

@@ -1,0 +1,14 @@
+"""Programs that use the library, and nothing that the library imports. Each says in its first lines how it is run.
+
+| `python -m ...`       | does                                                                              |
+|-----------------------|-----------------------------------------------------------------------------------|
+| `examples.demo`       | MNIST at epsilon 1, AdaCliP beside Abadi et al.: `make demo`, a few minutes        |
+| `examples.train`      | one private training run, as a file of configs/ says                              |
+| `examples.launch`     | starts several workers of a program on this machine                               |
+| `examples.reproduce`  | the paper's experiments on MNIST, hours: writes docs/results.md                    |
+| `examples.regression` | the paper's regression experiment, minutes: writes docs/regression.md              |
+| `examples.federated`  | users instead of examples, in many processes: writes docs/federated.md             |
+| `examples.audit`      | attacks the library: the epsilon that is proven beside the one that is claimed     |
+
+The parts of a program are in the folder with its name, what several share in `common/`.
+"""

@@ -40,6 +40,8 @@ def per_example_loss():
 def fit(model, optimizer, inputs, labels, batch_size, epochs=1, **compile_arguments):
     """Trains in the order of the data and returns the model."""
     model.compile(optimizer=optimizer, loss=per_example_loss(), **compile_arguments)
+    if model.built and isinstance(optimizer, tf.keras.optimizers.Optimizer):  # tensorflow-privacy's are legacy ones
+        optimizer.build(model.trainable_variables)  # a step that makes variables is traced twice
     model.fit(inputs, labels, batch_size=batch_size, epochs=epochs, shuffle=False, verbose=0)
     return model
 

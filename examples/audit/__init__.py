@@ -1,0 +1,1 @@
+"""`python -m examples.audit`: `experiment` attacks real training runs, `report` writes docs/audit.md."""

@@ -254,3 +254,33 @@ def _simulate(setting, coins, generator):
     joined = coins & (generator.random(shape) < setting.sampling_probability)
     moved = 2.0 * joined - 1.0 if setting.microbatches else joined
     return _score(setting, moved + generator.normal(scale=setting.noise_multiplier, size=shape))[0]
+
+
+# ---------------------------------------------------------------------------------------------------
+# The grid.
+
+# (z, q, T)
+MECHANISMS = ((1.0, 1.0, 1), (2.0, 1.0, 1), (4.0, 1.0, 16), (1.0, 0.1, 10), (0.7, 0.25, 5))
+MICROBATCHED = ((3.0, 1.0, 1),)
+
+
+def settings() -> list[Setting]:
+    """The grid."""
+    return [
+        Setting(optimizer, path, *mechanism, microbatches=mechanism in MICROBATCHED)
+        for mechanism in (*MECHANISMS, *MICROBATCHED)
+        for optimizer in OPTIMIZERS
+        for path in PATHS
+    ]
+
+
+def audit(grid, *, canaries: int, runs: int, confidence: float, seed: int | None = None, progress=iter):
+    """Runs and evaluates the grid. All bounds together hold with `confidence`."""
+    views = {"adaclip": 2, "fixed": 1}  # weights, and the state where there is one
+    bounds = 3 * sum(views[setting.optimizer] for setting in grid)
+    each = 1.0 - (1.0 - confidence) / bounds
+    findings = []
+    for number, setting in enumerate(progress(grid)):
+        trials = run(setting, canaries=canaries, runs=runs, seed=None if seed is None else seed + number)
+        findings += evaluate(setting, trials, each)
+    return findings

@@ -7,7 +7,6 @@ configs/ holds configs.
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import os
 import pathlib
@@ -21,9 +20,8 @@ from absl import logging
 
 import adaclip_tf
 from adaclip_tf import tensorboard
-from examples.common import data, strategies, workdirs
+from examples.common import data, models, noise_plan, strategies, workdirs
 
-MODELS = ("softmax", "mlp", "cnn", "logistic", "linear")
 OPTIMIZERS = ("adaclip", "fixed_clip", "norm_bound", "per_layer", "whitening", "per_coordinate", "quantile", "sgd")
 _TEST_BATCH = 1000
 _MOMENTS = ("beta_1", "beta_2", "h1", "h2", "gamma", "variance_scaling", "clamp")
@@ -43,84 +41,15 @@ class Result(NamedTuple):
     source: str
 
 
-class Plan(NamedTuple):
-    """The noise that meets the target."""
-
-    steps_per_epoch: int
-    noise_multiplier: float
-    pca_noise_multiplier: float | None
-
-
 # ---------------------------------------------------------------------------------------------------
-# The parts.
-
-
-def make_plan(config: ml_collections.ConfigDict, num_examples: int) -> Plan:
-    """Works out the noise multipliers with which the whole run costs `config.target_epsilon`."""
-    per_epoch = -(-num_examples // config.expected_batch_size)
-    if config.optimizer == "sgd":
-        return Plan(per_epoch, 0.0, 0.0 if config.pca_components else None)
-    arguments = (config.target_epsilon, config.delta, num_examples, config.expected_batch_size)
-    fraction = config.pca_fraction if config.pca_components else None
-    return Plan(per_epoch, *_noise(*arguments, per_epoch * config.epochs, config.accountant, fraction))
-
-
-@functools.lru_cache(maxsize=128)
-def _noise(
-    target_epsilon: float,
-    delta: float,
-    num_examples: int,
-    batch_size: int,
-    steps: int,
-    accountant: str,
-    pca_fraction: float | None,
-) -> tuple[float, float | None]:
-    """Noise multipliers of training and of the PCA. Remembered: the search takes a second, and seeds share it."""
-    arguments: dict[str, Any] = {
-        "target_epsilon": target_epsilon,
-        "delta": delta,
-        "num_examples": num_examples,
-        "batch_size": batch_size,
-        "steps": steps,
-        "accountant": accountant,
-    }
-    if pca_fraction is None:
-        return adaclip_tf.noise_multiplier(**arguments), None
-    split = adaclip_tf.split_budget(pca_fraction=pca_fraction, **arguments)
-    return split.training_noise_multiplier, split.pca_noise_multiplier
-
-
-def make_model(config: ml_collections.ConfigDict, shape: Sequence[int], num_classes: int | None) -> tf.keras.Model:
-    """One of `MODELS`, with weights that `config.seed` decides (and nothing else: the noise does not)."""
-    _check_choice("model", config.model, MODELS)
-    fits = {"linear": num_classes is None, "logistic": num_classes == 2}
-    if not fits.get(config.model, num_classes is not None):
-        raise ValueError(f"config.model={config.model!r} does not fit a data set of {num_classes or 'no'} classes.")
-    seeds = iter(range(1000 * config.seed, 1000 * config.seed + 1000))
-
-    def initializer():
-        return tf.keras.initializers.GlorotUniform(seed=next(seeds))
-
-    def dense(units, activation=None):
-        return tf.keras.layers.Dense(units, activation, kernel_initializer=initializer())
-
-    def conv(filters, size, padding):
-        return tf.keras.layers.Conv2D(filters, size, 2, padding, activation="relu", kernel_initializer=initializer())
-
-    outputs = num_classes if num_classes and config.model != "logistic" else 1
-    if config.model == "cnn":  # tensorflow-privacy's tutorial
-        hidden = [conv(16, 8, "same"), tf.keras.layers.MaxPool2D(2, 1), conv(32, 4, "valid")]
-        hidden += [tf.keras.layers.MaxPool2D(2, 1), tf.keras.layers.Flatten(), dense(32, "relu")]
-    else:
-        hidden = [tf.keras.layers.Flatten()] + ([dense(config.hidden, "relu")] if config.model == "mlp" else [])
-    return tf.keras.Sequential([tf.keras.layers.InputLayer(tuple(shape)), *hidden, dense(outputs)])
+# The optimizer.
 
 
 def make_optimizer(
     config: ml_collections.ConfigDict, noise_multiplier: float, steps: int
 ) -> tf.keras.optimizers.Optimizer:
     """One of `OPTIMIZERS`, each with its own fields of the config, for a run of `steps`."""
-    kind = _check_choice("optimizer", config.optimizer, OPTIMIZERS)
+    kind = models.check_choice("optimizer", config.optimizer, OPTIMIZERS)
     rate = _learning_rate(config, steps)
     if kind == "sgd":
         return tf.keras.optimizers.SGD(rate, config.momentum)
@@ -156,31 +85,6 @@ def _learning_rate(config: ml_collections.ConfigDict, steps: int) -> Any:
         return config.learning_rate
     end = config.learning_rate * config.learning_rate_end
     return tf.keras.optimizers.schedules.PolynomialDecay(config.learning_rate, steps, end)
-
-
-def make_loss(config: ml_collections.ConfigDict) -> tf.keras.losses.Loss:
-    """The model's loss: one number per example, or their mean for plain SGD."""
-    reduction = "sum_over_batch_size" if config.optimizer == "sgd" else "none"
-    if config.model == "linear":
-        return tf.keras.losses.MeanSquaredError(reduction=reduction)
-    if config.model == "logistic":
-        return tf.keras.losses.BinaryCrossentropy(from_logits=True, reduction=reduction)
-    return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=reduction)
-
-
-def make_metric(config: ml_collections.ConfigDict) -> tf.keras.metrics.Metric:
-    """Accuracy, or the squared error of a regression."""
-    if config.model == "linear":
-        return tf.keras.metrics.MeanSquaredError(name="squared_error")
-    if config.model == "logistic":
-        return tf.keras.metrics.BinaryAccuracy(threshold=0.0, name="accuracy")  # of logits
-    return tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")
-
-
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> str:
-    if value not in choices:
-        raise ValueError(f"config.{name} must be one of {', '.join(choices)}; got {value!r}.")
-    return value
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -220,15 +124,15 @@ def run(
     folder = workdirs.prepare(config, workdir)
     loaded = loaded or data.load(config.dataset, config.data_dir or None)
     num_examples = len(loaded.x_train)
-    plan = make_plan(config, num_examples)
+    plan = noise_plan.make_plan(config, num_examples)
     x_train, x_test, pca_event = _project(config, plan, loaded, folder)
 
     with strategy.scope() if strategy else contextlib.nullcontext():
         optimizer = make_optimizer(config, plan.noise_multiplier, plan.steps_per_epoch * config.epochs)
-        model = make_model(config, x_train.shape[1:], loaded.num_classes)
+        model = models.make_model(config, x_train.shape[1:], loaded.num_classes)
         model = wrap(model) if wrap else model
-        metric = make_metric(config)
-        model.compile(optimizer, make_loss(config), metrics=[metric])
+        metric = models.make_metric(config)
+        model.compile(optimizer, models.make_loss(config), metrics=[metric])
     if config.optimizer != "sgd":
         optimizer.build(model.trainable_variables)  # so that a checkpoint can restore the count of steps
 

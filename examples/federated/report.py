@@ -125,8 +125,8 @@ training loss or per-client metrics, of which this program computes none.
     python -m examples.federated                     # digits
     python -m examples.federated --dataset=mnist     # see examples/common/data.py for where MNIST is looked for
 
-`examples/federated/federation.py` is the server, `federation_clients.py` what clients compute, `federation_tree.py` the
-processes and what travels between them.
+`examples/federated/federation.py` is the server, `clients.py` what clients compute, `tree.py` the processes and what
+travels between them.
 """
 
 

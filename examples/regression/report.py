@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from examples.common import figures
 from examples.regression import experiment
 
 
@@ -55,12 +56,7 @@ def _cell(values: list[float]) -> str:
 
 def draw(results: dict[str, Any], path: pathlib.Path) -> None:
     """Error against d, both logarithmic, with the spread over seeds."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(6, 4))
+    figure, axes = figures.subplots(size=(6, 4))
     for name, method in experiment.METHODS.items():
         risks = results["excess_risk"][name]
         dimensions = sorted(risks)
@@ -71,9 +67,7 @@ def draw(results: dict[str, Any], path: pathlib.Path) -> None:
     axes.set_ylim(1e-4, 10)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(path, dpi=150, metadata={"Software": None})
-    pyplot.close(figure)
+    figures.save(figure, path)
 
 
 PAGE = """# The paper's regression experiment

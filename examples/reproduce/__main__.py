@@ -24,7 +24,7 @@ from absl import app, flags
 
 from configs import paper
 from examples.common import data
-from examples.reproduce import experiments, report
+from examples.reproduce import experiments, jobs, report, results
 from examples.reproduce import runs as reproduce_runs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -61,16 +61,14 @@ def run(experiment: experiments.Experiment, runs: pathlib.Path, values) -> pathl
     folder = runs / experiment.name
     run_all = functools.partial(reproduce_runs.run_all, folder=folder, workers=values.workers, data_dir=values.data_dir)
     bar = functools.partial(tqdm.tqdm, unit="run", smoothing=0.1, mininterval=1.0)
-    tuned = run_all(
-        experiments.tuning_jobs(experiment), progress=functools.partial(bar, desc=f"{experiment.name} grid")
-    )
-    chosen = experiments.choose(experiment, tuned)
+    tuned = run_all(jobs.tuning_jobs(experiment), progress=functools.partial(bar, desc=f"{experiment.name} grid"))
+    chosen = jobs.choose(experiment, tuned)
     final = run_all(
-        experiments.final_jobs(experiment, chosen, values.seeds),
+        jobs.final_jobs(experiment, chosen, values.seeds),
         progress=functools.partial(bar, desc=f"{experiment.name} seeds"),
     )
     store_chosen(experiment.name, chosen)
-    path = report.store(experiment, tuned, chosen, final)
+    path = results.store(experiment, tuned, chosen, final)
     print(f"wrote {path.relative_to(ROOT)}")
     return path
 
@@ -84,7 +82,7 @@ def store_chosen(name: str, chosen: dict) -> None:
 
 if __name__ == "__main__":  # other programs in this folder have flags of the same names
     flags.DEFINE_multi_enum("experiment", ["all"], ["all", *NAMES], "Which; may be given several times.")
-    flags.DEFINE_integer("seeds", experiments.SEEDS, "Runs of every chosen setting.", lower_bound=1)
+    flags.DEFINE_integer("seeds", jobs.SEEDS, "Runs of every chosen setting.", lower_bound=1)
     flags.DEFINE_integer("workers", os.cpu_count() or 1, "Processes that train side by side.", lower_bound=1)
     flags.DEFINE_string("runs", "runs/reproduce", "Folder with a file for every training run.")
     flags.DEFINE_string("data_dir", None, "Folder with MNIST's files, if they are at hand.")

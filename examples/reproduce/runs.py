@@ -21,11 +21,12 @@ import tensorflow as tf
 
 from adaclip_tf._internal import files
 from examples.common import data, training
-from examples.reproduce import experiments, gradient_error
+from examples.reproduce import gradient_error
+from examples.reproduce.jobs import Job, job_config, split
 
 
 def run_all(
-    jobs: list[experiments.Job],
+    jobs: list[Job],
     folder: pathlib.Path,
     *,
     workers: int,
@@ -77,12 +78,12 @@ def _end_with_parent() -> None:
 
 @functools.lru_cache(maxsize=2)
 def _load(dataset: str, data_dir: str | None, stage: str) -> data.Data:
-    return experiments.split(data.load(dataset, data_dir), stage)
+    return split(data.load(dataset, data_dir), stage)
 
 
-def run_one(job: experiments.Job, folder: pathlib.Path, data_dir: str | None = None) -> None:
+def run_one(job: Job, folder: pathlib.Path, data_dir: str | None = None) -> None:
     """Trains, and writes what came out."""
-    config = experiments.job_config(job)
+    config = job_config(job)
     started = time.monotonic()
     result = training.run(
         config,
@@ -110,11 +111,11 @@ def run_one(job: experiments.Job, folder: pathlib.Path, data_dir: str | None = N
     )
 
 
-def _path(job: experiments.Job, folder: pathlib.Path) -> pathlib.Path:
+def _path(job: Job, folder: pathlib.Path) -> pathlib.Path:
     return folder / f"{job.key}.json"
 
 
-def read(job: experiments.Job, folder: pathlib.Path) -> dict[str, Any] | None:
+def read(job: Job, folder: pathlib.Path) -> dict[str, Any] | None:
     """What a job came to, or None if it was not run with this config."""
     path = _path(job, folder)
     if not path.exists():
@@ -123,7 +124,7 @@ def read(job: experiments.Job, folder: pathlib.Path) -> dict[str, Any] | None:
     return stored if stored.pop("config") == json.loads(json.dumps(job.config)) else None
 
 
-def _write(job: experiments.Job, folder: pathlib.Path, outcome: dict[str, Any]) -> None:
+def _write(job: Job, folder: pathlib.Path, outcome: dict[str, Any]) -> None:
     identity = {name: getattr(job, name) for name in ("experiment", "stage", "method", "epsilon", "number", "config")}
     with files.replacing(_path(job, folder)) as file:
         file.write((json.dumps({**identity, **outcome}, indent=1) + "\n").encode())

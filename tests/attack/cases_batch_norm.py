@@ -7,7 +7,7 @@ from tests.attack.case import case, features, net
 L = tf.keras.layers
 
 
-@case("refused", fast=("graph", "static", "eager"))
+@case("refused", fast=("graph", "eager"))
 def batch_norm():
     return net([L.Dense(4), L.BatchNormalization(), L.ReLU(), L.Dense(3)], features())
 

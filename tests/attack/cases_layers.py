@@ -140,7 +140,7 @@ def unit_normalization():
     return net([L.Dense(6, "tanh"), L.UnitNormalization(), L.Dense(3)], features())
 
 
-@case("accepted", fast=("graph", "static"))
+@case("accepted", fast=("graph",))
 def frozen_batch_normalization():
     norm = L.BatchNormalization()
     norm.trainable = False

@@ -113,7 +113,7 @@ for _name, _function in _MIXING.items():
     _loss_case(_expect, _name, _function, fast=_fast, clip=_clip, size_only=_size_only)
 
 
-@case("refused", fast=("graph", "static"))
+@case("refused", fast=("graph",))
 def loss_per_time_as_rows():
     """[B, T, F] reshaped to [B T, F]: T rows per example."""
     layers = [L.Dense(4, "tanh"), Apply(lambda x: tf.reshape(x, [-1, 4])), L.Dense(3)]

@@ -51,7 +51,7 @@ def _text_cases():
 
         softmax.__name__, logistic.__name__ = name, f"{name}_binary"
         case("accepted", fast=("graph",) if name == "lstm" else ())(softmax)
-        case("accepted", fast=("static",) if name == "lstm" else ())(logistic)
+        case("accepted")(logistic)
 
 
 _text_cases()

@@ -282,7 +282,7 @@ def test_one_record_moves_the_sum_by_at_most_one_and_no_other_record(rows, seed)
         assert flat_norm(moved) <= 1 + 1e-5
         alone = core.clipped_sum(tensors(as_records([rows[k]])), transform)
         for piece, own in zip(clipped, alone):
-            np.testing.assert_allclose(piece[k], own, rtol=1e-6, atol=1e-7)
+            np.testing.assert_allclose(piece[k], own, rtol=1e-5, atol=1e-6)
 
 
 def test_clip_weights_by_hand():

@@ -6,8 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from examples.audit import __main__ as audit
-from examples.audit import experiment
+from examples.audit import experiment, report
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 CONFIDENCE = 0.9999  # of each bound; the draws are seeded
@@ -56,7 +55,7 @@ def test_report(tmp_path):
         experiment.Finding(settings[0], "weights", 2.75, 0.5, 2.5, 0.25),
         experiment.Finding(settings[0]._replace(sampling_probability=0.1), "weights", 2.0, 0.5, 1.0, 0.25),
     ]
-    paths = audit.write(findings, tmp_path, docs=False, command="python x", runs=4, canaries=10, confidence=0.9)
+    paths = report.write(findings, tmp_path, docs=False, command="python x", runs=4, canaries=10, confidence=0.9)
     assert all(path.stat().st_size > 0 for path in paths)
     assert "| 2 | 1 | 1 | 2.75 | 0.50 | 2.50 | 0.25 | 91% |" in paths[0].read_text()
     assert json.loads(paths[2].read_text())["findings"][1]["measured"] == 1.0
@@ -73,7 +72,7 @@ def test_the_committed_audit_refutes_no_claim():
 
 @pytest.mark.slow
 def test_no_claim_of_the_whole_grid_is_refuted():
-    findings = audit.audit(audit.settings(), canaries=500, runs=24, confidence=0.99, seed=1)
+    findings = experiment.audit(experiment.settings(), canaries=500, runs=24, confidence=0.99, seed=1)
     assert len(findings) == 36
     for found in findings:
         assert found.measured <= found.claimed, found

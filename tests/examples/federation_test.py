@@ -340,7 +340,7 @@ def test_what_is_collected_gets_noise_before_anything_is_made_of_it():
 @pytest.fixture(scope="module")
 def compared():
     """(plan, results, what was reported): all methods once, on digits, with real processes."""
-    plan = federation.Plan(rounds=20, target_epsilon=4.0, aggregators=1)
+    plan = federation.Plan(rounds=20, target_epsilon=4.0, aggregators=1, workers=1)
     reported = []
 
     def start_run(label, run):

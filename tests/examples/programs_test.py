@@ -1,5 +1,6 @@
-"""Every program in examples/ runs as a module and as a file, from the root, without PYTHONPATH."""
+"""Every program in examples/ is short, says how to run it, and runs as a module and by its path, from the root."""
 
+import ast
 import os
 import pathlib
 import subprocess
@@ -8,9 +9,11 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROGRAMS = sorted(
-    path.stem for path in (ROOT / "examples").glob("*.py") if '\nif __name__ == "__main__":' in path.read_text()
-)
+EXAMPLES = ROOT / "examples"
+PROGRAMS = {  # name -> the file that is run
+    **{path.stem: path for path in EXAMPLES.glob("*.py") if '\nif __name__ == "__main__":' in path.read_text()},
+    **{path.parent.name: path for path in EXAMPLES.glob("*/__main__.py")},
+}
 CHECKOUT = pathlib.Path(sys.prefix).resolve() == ROOT / ".venv"
 
 
@@ -25,6 +28,22 @@ def test_the_programs_are_found():
     assert {"demo", "federated", "regression", "train"} <= set(PROGRAMS)
 
 
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_a_program_can_be_read_in_a_minute_and_says_how_to_run_it(name):
+    text = PROGRAMS[name].read_text()
+    assert len(text.splitlines()) <= 150
+    said = ast.get_docstring(ast.parse(text))
+    assert f"python -m examples.{name}" in said or f"make {name}" in said
+    assert f"`examples.{name}`" in (EXAMPLES / "__init__.py").read_text()
+
+
+@pytest.mark.parametrize("folder", sorted(path.parent.name for path in EXAMPLES.glob("*/__init__.py")))
+def test_a_folder_says_what_lives_there(folder):
+    said = ast.get_docstring(ast.parse((EXAMPLES / folder / "__init__.py").read_text())) or ""
+    parts = {path.stem for path in (EXAMPLES / folder).glob("*.py")} - {"__init__", "__main__"}
+    assert not [part for part in sorted(parts) if f"`{part}`" not in said]
+
+
 @pytest.mark.skipif(not CHECKOUT, reason="only the environment that requirements/install.sh makes has the checkout")
 def test_the_environment_knows_the_checkout(tmp_path):
     """What lets a file in examples/ import its neighbours; nothing of them is run."""
@@ -34,9 +53,10 @@ def test_the_environment_knows_the_checkout(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_a_program_runs_both_ways(name):
-    ways = [["-m", f"examples.{name}"]] + ([[f"examples/{name}.py"]] if CHECKOUT else [])
+    path = PROGRAMS[name] if PROGRAMS[name].stem == name else PROGRAMS[name].parent  # a folder is run by its name
+    ways = [["-m", f"examples.{name}"]] + ([[str(path.relative_to(ROOT))]] if CHECKOUT else [])
     for way in ways:
         done = run(*way, "--help")
         assert "flags:" in done.stdout, (way, done.stderr)

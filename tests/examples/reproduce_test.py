@@ -16,21 +16,26 @@ import tensorflow as tf
 import adaclip_tf
 from adaclip_tf.privacy import accountants
 from configs import paper
-from examples.common import data, training
-from examples.reproduce import experiments, gradient_error, report
+from examples.common import data, models
+from examples.reproduce import experiments, gradient_error, jobs, report, results, tables
 from examples.reproduce import runs as reproduce_runs
 
 TINY = experiments.Experiment(
     name="tiny",
     title="Tiny",
+    note="Batch {expected_batch_size:,}.",
     parameters=650,
     epsilons=(8.0,),
-    grids={
-        "abadi": [{"learning_rate": 1e-6, "l2_norm_clip": 1.0}, {"learning_rate": 1.0, "l2_norm_clip": 1.0}],
-        "adaclip": [{"learning_rate": rate, "h2": 1e-3, "initial_std": 0.03} for rate in (1e-6, 1.0)],
+    methods={
+        "abadi": experiments.Method(
+            "Abadi et al., clip tuned", [{"learning_rate": rate, "l2_norm_clip": 1.0} for rate in (1e-6, 1.0)]
+        ),
+        "adaclip": experiments.Method(
+            "AdaCliP",
+            [{"learning_rate": rate, "h2": 1e-3, "initial_std": 0.03} for rate in (1e-6, 1.0)],
+            experiments.Published("AdaCliP elsewhere", (60.0,)),
+        ),
     },
-    labels={"abadi": "Abadi et al., clip tuned", "adaclip": "AdaCliP"},
-    published={"adaclip": experiments.Published("AdaCliP elsewhere", (60.0,))},
     measures_error=True,
 )
 SETTINGS = {"dataset": "digits", "model": "softmax", "expected_batch_size": 144, "epochs": 5, "delta": 1e-4}
@@ -42,7 +47,6 @@ def tiny():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(experiments.EXPERIMENTS, "tiny", TINY)
         patch.setitem(paper.EXPERIMENTS, "tiny", SETTINGS)
-        patch.setitem(report.NOTES, "tiny", "Batch {expected_batch_size:,}.")
         patch.setitem(accountants.REGISTERED, "pld", accountants.RDP)
         yield
 
@@ -51,103 +55,102 @@ def tiny():
 def ran(tmp_path_factory):
     """(tuned, chosen, final, folder) with two seeds."""
     folder = tmp_path_factory.mktemp("runs")
-    tuned = reproduce_runs.run_all(experiments.tuning_jobs(TINY), folder, workers=1)
-    chosen = experiments.choose(TINY, tuned)
-    final = reproduce_runs.run_all(experiments.final_jobs(TINY, chosen, 2), folder, workers=1)
+    tuned = reproduce_runs.run_all(jobs.tuning_jobs(TINY), folder, workers=1)
+    chosen = jobs.choose(TINY, tuned)
+    final = reproduce_runs.run_all(jobs.final_jobs(TINY, chosen, 2), folder, workers=1)
     return tuned, chosen, final, folder
 
 
 @pytest.mark.parametrize("name", ["softmax", "mlp", "momentum", "cnn"])
 def test_every_method_has_a_grid_of_the_same_size_and_different_candidates(name):
     experiment = experiments.EXPERIMENTS[name]
-    assert len({len(grid) for grid in experiment.grids.values()}) == 1
-    for method, grid in experiment.grids.items():
-        assert len({json.dumps(candidate, sort_keys=True) for candidate in grid}) == len(grid), method
-    assert set(experiment.labels) == set(experiment.grids) and set(experiment.published) <= set(experiment.grids)
-    for row in experiment.published.values():
-        assert len(row.accuracies) == len(experiment.epsilons)
+    assert len({len(method.grid) for method in experiment.methods.values()}) == 1
+    for label, grid, published in experiment.methods.values():
+        assert len({json.dumps(candidate, sort_keys=True) for candidate in grid}) == len(grid), label
+        assert published is None or len(published.accuracies) == len(experiment.epsilons)
+    assert set(experiment.methods) <= set(paper.METHODS) and set(experiment.adjustments) <= set(experiment.epsilons)
 
 
 @pytest.mark.parametrize("name", ["softmax", "mlp", "momentum", "cnn"])
 def test_methods_differ_in_nothing_but_their_own_fields(name):
     own = {"optimizer", "learning_rate", "l2_norm_clip", "h2", "initial_std", "largest_gradient_norm", "momentum"}
-    jobs = experiments.tuning_jobs(experiments.EXPERIMENTS[name])
-    assert len({job.key for job in jobs}) == len(jobs)
+    todo = jobs.tuning_jobs(experiments.EXPERIMENTS[name])
+    assert len({job.key for job in todo}) == len(todo)
     for epsilon in experiments.EXPERIMENTS[name].epsilons:
-        configs = [job.config for job in jobs if job.epsilon == epsilon]
+        configs = [job.config for job in todo if job.epsilon == epsilon]
         shared = {json.dumps({k: v for k, v in config.items() if k not in own}, sort_keys=True) for config in configs}
         assert len(shared) == 1
-    assert all(not job.config["reproducible"] for job in jobs)
+    assert all(not job.config["reproducible"] for job in todo)
 
 
 @pytest.mark.parametrize("name", ["softmax", "mlp", "momentum", "cnn", "tiny"])
 def test_experiments_know_their_dimension(name):
     experiment = experiments.EXPERIMENTS[name]
-    config = paper.make_config(name, next(iter(experiment.grids)), 1.0)
+    config = paper.make_config(name, next(iter(experiment.methods)), 1.0)
     shape = (config.pca_components,) if config.pca_components else (8, 8, 1) if name == "tiny" else (28, 28, 1)
-    assert training.make_model(config, shape, 10).count_params() == experiment.parameters
+    assert models.make_model(config, shape, 10).count_params() == experiment.parameters
 
 
 def test_tuning_never_sees_the_test_set():
     loaded = data.load("digits")
-    split = experiments.split(loaded, "tune")
+    split = jobs.split(loaded, "tune")
     assert len(split.x_train) + len(split.x_test) == len(loaded.x_train)
     np.testing.assert_array_equal(np.concatenate([split.x_train, split.x_test]), loaded.x_train)
     np.testing.assert_array_equal(np.concatenate([split.y_train, split.y_test]), loaded.y_train)
-    assert experiments.split(loaded, "final") is loaded
+    assert jobs.split(loaded, "final") is loaded
 
 
 def test_the_better_candidate_is_chosen_and_trained_with_every_seed(ran):
     tuned, chosen, final, _ = ran
     assert len(tuned) == 4
-    for method in TINY.grids:
-        assert chosen[method]["8"] == TINY.grids[method][1]  # a learning rate of 1e-6 learns nothing
+    for name, method in TINY.methods.items():
+        assert chosen[name]["8"] == method.grid[1]  # a learning rate of 1e-6 learns nothing
     assert len(final) == 4 and {run["number"] for run in final} == {0, 1}
     for run in final:
         assert 0.99 * run["epsilon"] < run["epsilon_spent"] <= run["epsilon"]
         assert run["num_examples"] == 1438 and run["steps"] == 50 and run["by_epoch"] == []
         assert run["gradient_error"] > 0.0
     assert {run["num_examples"] for run in tuned} == {1438 - 287}
-    assert all(run["gradient_error"] is None for run in tuned)
+    assert all(run["gradient_error"] is None and run["by_epoch"] == [] for run in tuned)
 
 
 def test_accuracy_after_every_epoch_where_it_is_drawn(tmp_path):
-    experiment = TINY._replace(grids={"abadi": TINY.grids["abadi"][1:]}, shows_convergence=True)
-    (tuned,) = reproduce_runs.run_all(experiments.tuning_jobs(experiment), tmp_path, workers=1)
-    chosen = experiments.choose(experiment, [tuned])
-    (final,) = reproduce_runs.run_all(experiments.final_jobs(experiment, chosen, 1), tmp_path, workers=1)
-    assert tuned["by_epoch"] == [] and len(final["by_epoch"]) == 5
+    abadi = TINY.methods["abadi"]._replace(grid=TINY.methods["abadi"].grid[1:])
+    experiment = TINY._replace(methods={"abadi": abadi}, shows_convergence=True)
+    chosen = {"abadi": {"8": abadi.grid[0]}}
+    (final,) = reproduce_runs.run_all(jobs.final_jobs(experiment, chosen, 1), tmp_path, workers=1)
+    assert len(final["by_epoch"]) == 5
     assert final["by_epoch"][-1] == pytest.approx(final["accuracy"], abs=1e-4)
 
 
 def test_a_second_run_goes_on_where_the_first_stopped(ran, monkeypatch):
     tuned, _, _, folder = ran
-    jobs = experiments.tuning_jobs(TINY)
+    todo = jobs.tuning_jobs(TINY)
     calls = []
     monkeypatch.setattr(reproduce_runs, "run_one", lambda job, *_: calls.append(job.key))
-    assert reproduce_runs.run_all(jobs, folder, workers=1) == tuned
+    assert reproduce_runs.run_all(todo, folder, workers=1) == tuned
     assert calls == []
-    changed = jobs[0]._replace(config={**jobs[0].config, "epochs": 4})  # another setting is another run
+    changed = todo[0]._replace(config={**todo[0].config, "epochs": 4})  # another setting is another run
     reproduce_runs.run_all([changed], folder, workers=1)
     assert calls == [changed.key]
 
 
 @pytest.mark.slow
 def test_several_processes_give_files_too(tmp_path):
-    jobs = experiments.tuning_jobs(TINY)[:2]
-    results = reproduce_runs.run_all(jobs, tmp_path, workers=2)
-    assert [run["number"] for run in results] == [0, 1]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{job.key}.json" for job in jobs)
+    todo = jobs.tuning_jobs(TINY)[:2]
+    ran = reproduce_runs.run_all(todo, tmp_path, workers=2)
+    assert [run["number"] for run in ran] == [0, 1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{job.key}.json" for job in todo)
 
 
 _PROGRAM = """
 import pathlib, sys
-from examples import reproduce_experiments as experiments, reproduce_runs
+from examples.reproduce import experiments, jobs, runs
 
 def main():
-    jobs = experiments.tuning_jobs(experiments.EXPERIMENTS["softmax"])
-    jobs = [job._replace(config={**job.config, "dataset": "digits", "epochs": 10**6}) for job in jobs]
-    reproduce_runs.run_all(jobs, pathlib.Path(sys.argv[1]), workers=2)
+    todo = jobs.tuning_jobs(experiments.EXPERIMENTS["softmax"])
+    todo = [job._replace(config={**job.config, "dataset": "digits", "epochs": 10**6}) for job in todo]
+    runs.run_all(todo, pathlib.Path(sys.argv[1]), workers=2)
 
 if __name__ == "__main__":
     main()
@@ -183,9 +186,9 @@ def _until(condition, seconds=60.0):
 
 def test_the_report_has_tables_and_figures(ran, tmp_path):
     tuned, chosen, final, _ = ran
-    path = report.store(TINY, tuned, chosen, final, tmp_path / "results")
-    results = json.loads(path.read_text())
-    assert results["chosen"] == chosen and len(results["runs"]) == 4
+    path = results.store(TINY, tuned, chosen, final, tmp_path / "results")
+    stored = json.loads(path.read_text())
+    assert stored["chosen"] == chosen and len(stored["runs"]) == 4
     written = report.write(tmp_path)
     assert [file.name for file in written] == ["results.md", "tiny.png", "tiny_error.png"]
     page = written[0].read_text()
@@ -200,7 +203,7 @@ def test_the_report_has_tables_and_figures(ran, tmp_path):
 def test_the_difference_has_its_standard_error():
     accuracies = {"adaclip": [0.90, 0.92], "abadi": [0.89, 0.91]}
     runs = [{"method": name, "epsilon": 1.0, "accuracy": a} for name, row in accuracies.items() for a in row]
-    ahead, error = report.difference({"runs": runs}, 1.0)
+    ahead, error = results.difference({"runs": runs}, 1.0)
     assert ahead == pytest.approx(1.0) and error == pytest.approx(
         np.sqrt(2.0)
     )  # two means, each of sd sqrt(2) / sqrt(2)
@@ -212,12 +215,12 @@ def test_committed_results_and_configs_agree():
     docs = pathlib.Path(paper.__file__).parent.parent / "docs"
     page = (docs / "results.md").read_text()
     for name, chosen in known.items():
-        results = json.loads((docs / "results" / f"{name}.json").read_text())
-        assert results["chosen"] == chosen
+        committed = json.loads((docs / "results" / f"{name}.json").read_text())
+        assert committed["chosen"] == chosen
         experiment = experiments.EXPERIMENTS[name]
-        assert results["settings"] == paper.EXPERIMENTS[name]
-        assert {method: list(grid) for method, grid in experiment.grids.items()} == results["grids"]
-        assert report.accuracy_table(experiment, results) in page
+        assert committed["settings"] == paper.EXPERIMENTS[name]
+        assert {name: method.grid for name, method in experiment.methods.items()} == committed["grids"]
+        assert tables.accuracy_table(experiment, committed) in page
         for method, cells in chosen.items():
             for epsilon, candidate in cells.items():
                 config = paper.get_config(f"{name}/{method}/{epsilon}")
@@ -228,7 +231,9 @@ def test_the_readme_has_the_committed_results(tmp_path):
     copy = tmp_path / "README.md"
     copy.write_text(report.README.read_text())
     assert report.write_readme(copy).read_text() == report.README.read_text()
-    assert copy.read_text().count("<!-- end -->") == len(report.README_TABLES)
+    assert copy.read_text().count("<!-- end -->") == sum(
+        experiment.in_readme for experiment in experiments.EXPERIMENTS.values()
+    )
 
 
 def test_an_unknown_cell_is_named():

@@ -14,7 +14,7 @@ import tensorflow as tf
 import adaclip_tf
 from adaclip_tf.privacy import accountants, events
 from configs import base, digits
-from examples.common import data, training
+from examples.common import data, models, noise_plan, training
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -60,22 +60,22 @@ def test_every_optimizer_trains_within_its_budget(optimizer, loaded):
 )
 def test_every_model_has_its_size(dataset, model, parameters):
     loaded = data.load(dataset)
-    built = training.make_model(small(model=model, hidden=20), loaded.x_train.shape[1:], loaded.num_classes)
+    built = models.make_model(small(model=model, hidden=20), loaded.x_train.shape[1:], loaded.num_classes)
     assert built.count_params() == parameters
 
 
 def test_the_cnn_is_the_tutorials():
     """8*8*16+16, 4*4*16*32+32, (4*4*32)*32+32 and 32*10+10, as in tensorflow-privacy's tutorial."""
-    model = training.make_model(small(model="cnn"), (28, 28, 1), 10)
+    model = models.make_model(small(model="cnn"), (28, 28, 1), 10)
     assert model.count_params() == 1040 + 8224 + 16416 + 330
 
 
 def test_models_and_data_that_do_not_fit_are_refused():
     for model, classes in (("linear", 10), ("logistic", 10), ("softmax", None)):
         with pytest.raises(ValueError, match=f"config.model='{model}' does not fit"):
-            training.make_model(small(model=model), (4,), classes)
+            models.make_model(small(model=model), (4,), classes)
     with pytest.raises(ValueError, match=r"config\.model must be one of softmax, .* got 'resnet'"):
-        training.make_model(small(model="resnet"), (4,), 10)
+        models.make_model(small(model="resnet"), (4,), 10)
     with pytest.raises(ValueError, match=r"config\.optimizer must be one of adaclip, .* got 'adam'"):
         training.make_optimizer(small(optimizer="adam"), 1.0, 8)
 
@@ -108,7 +108,7 @@ def test_plain_sgd_learns_the_tables(tmp_path):
 
 def test_pca_and_training_share_the_budget(loaded):
     config = small(model="mlp", hidden=20, pca_components=10, pca_fraction=0.5)
-    plan = training.make_plan(config, len(loaded.x_train))
+    plan = noise_plan.make_plan(config, len(loaded.x_train))
     alone = adaclip_tf.epsilon_of(events.gaussian_event(plan.pca_noise_multiplier), delta=1e-4)
     assert alone == pytest.approx(1.5, rel=1e-3)
     result = training.run(config, loaded=loaded)
@@ -120,7 +120,7 @@ def test_pca_and_training_share_the_budget(loaded):
 
 def test_seeds_choose_the_weights_and_not_the_noise(loaded):
     shape = loaded.x_train.shape[1:]
-    first, again, other = (training.make_model(small(seed=seed), shape, 10).get_weights()[0] for seed in (1, 1, 2))
+    first, again, other = (models.make_model(small(seed=seed), shape, 10).get_weights()[0] for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 0.01
     assert training.make_optimizer(small(reproducible=False, seed=1), 1.0, 8).seed is None

@@ -77,7 +77,7 @@ def test_one_example_moves_the_sum_by_at_most_one(build, path, rng):
             distance = np.linalg.norm(total(neighbour, labels, transform) - without)
             assert distance <= 1.0 + 1e-5, (value, distance)
             if value is not None and not np.isfinite(value):
-                assert distance <= 1e-6  # contributes nothing, and takes nothing from the others
+                assert distance <= 1e-5  # contributes nothing, and takes nothing from the others
             largest = max(largest, distance)
         assert largest > 0.1  # the test sees contributions at all
 
@@ -164,17 +164,20 @@ def test_a_variable_without_gradient_takes_part_with_gradient_zero():
         np.testing.assert_allclose(second, [-4.0], rtol=1e-5)  # w = -3, clipped to -1, four times
 
 
-def _contribution(kernel, x, loss, transform):
-    """u_1 of a batch of one example, by the ghost path: a NumPy array in the kernel's shape."""
+def _contribution(kernel, shape, loss, scale_shape):
+    """A function of (x, a, b), traced once: u_1 of a batch of one example, by the ghost path, as a NumPy array."""
 
-    @tf.function(input_signature=[tf.TensorSpec([None, *x.shape[1:]])])
-    def total(x):
+    @tf.function(
+        input_signature=[tf.TensorSpec([None, *shape]), tf.TensorSpec(scale_shape), tf.TensorSpec(scale_shape)]
+    )
+    def total(x, center, scale):
         with tf.GradientTape() as tape:
             losses = loss(x)
+        transform = core.Transform([center], [scale])
         result = gradients.clipped_sum(losses, [kernel], tape, transform, path="ghost", num_microbatches=None)
         return result.total[0]
 
-    return total(tf.constant(x)).numpy().astype(np.float64)
+    return lambda x, a, b: total(x, np.float32(a), np.float32(b)).numpy().astype(np.float64)
 
 
 def test_a_gradient_close_to_the_center_is_clipped_to_one_in_spite_of_cancellation(rng):
@@ -185,6 +188,7 @@ def test_a_gradient_close_to_the_center_is_clipped_to_one_in_spite_of_cancellati
     """
     kernel = tf.Variable(tf.zeros([30, 20]))
     target = rng.normal(size=20).astype(np.float32)
+    contribution = _contribution(kernel, [30], lambda x: tf.linalg.matvec(x @ kernel, target), [30, 20])
     largest, by_value = 0.0, 0.0
     for _ in range(20):
         x = rng.normal(size=(1, 30)).astype(np.float32)
@@ -193,9 +197,7 @@ def test_a_gradient_close_to_the_center_is_clipped_to_one_in_spite_of_cancellati
         b = (np.full(g.shape, 1e-4) * np.linalg.norm(g)).astype(np.float32)
         true_norm = np.linalg.norm((g - a) / b)
         assert 4 < true_norm < 6
-        transform = core.Transform([tf.constant(a)], [tf.constant(b)])
-        u = _contribution(kernel, x, lambda x: tf.linalg.matvec(x @ kernel, target), transform)
-        largest = max(largest, np.linalg.norm(u))
+        largest = max(largest, np.linalg.norm(contribution(x, a, b)))
         norms = ghost.terms.outer_product_norms(*map(tf.constant, (x, target[None], a, b)))
         by_value = max(by_value, true_norm / max(1.0, np.sqrt(max(float(norms.value[0]), 0.0))))
     assert largest <= 1.0 + 1e-4
@@ -205,6 +207,7 @@ def test_a_gradient_close_to_the_center_is_clipped_to_one_in_spite_of_cancellati
 def test_a_sequence_close_to_a_scalar_center_is_clipped_to_one_in_spite_of_cancellation(rng):
     """As above for the Gram form, which a scalar a and b have: |w|^2 from T x T products of rows."""
     kernel, length = tf.Variable(tf.zeros([30, 20])), 4
+    contribution = _contribution(kernel, [length, 30], lambda x: tf.reduce_sum(x @ kernel, axis=[1, 2]), [])
     largest = 0.0
     for _ in range(10):
         parts = rng.normal(size=[1, length, 1]) * 10.0
@@ -212,7 +215,5 @@ def test_a_sequence_close_to_a_scalar_center_is_clipped_to_one_in_spite_of_cance
         x = (parts * np.ones([1, 1, 30]) + 1e-3 * rng.normal(size=[1, length, 30])).astype(np.float32)
         g = x[0].astype(np.float64).sum(axis=0)[:, None] * np.ones([1, 20])  # close to 1 everywhere
         b = float(np.linalg.norm(g - 1.0) / 5.0)  # |w| = 5
-        transform = core.Transform([tf.constant(1.0)], [tf.constant(b, tf.float32)])
-        u = _contribution(kernel, x, lambda x: tf.reduce_sum(x @ kernel, axis=[1, 2]), transform)
-        largest = max(largest, np.linalg.norm(u))
+        largest = max(largest, np.linalg.norm(contribution(x, 1.0, b)))
     assert 0.0 < largest <= 1.0 + 1e-4

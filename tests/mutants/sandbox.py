@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 from tests.mutants import mutation
 
-COPIED = (mutation.PACKAGE, "examples", "benchmarks", "configs", "docs", "tests", "requirements")
+COPIED = (mutation.PACKAGE, "examples", "benchmarks", "configs", "docs", "tests", "requirements", "tools")
 COPIED += ("pyproject.toml", "README.md", "Makefile", "setup.py", "CONTRIBUTING.md")
-_OURS = (mutation.PACKAGE, "tests", "examples", "benchmarks", "configs", "requirements")
+_OURS = (mutation.PACKAGE, "tests", "examples", "benchmarks", "configs", "tools")
 _WARM = ("tensorflow", "tensorflow_privacy", "dp_accounting", "scipy.optimize", "hypothesis", "pytest")
 
 PASSED, ASSERTION, ERROR, TIMEOUT, BROKEN = "passed", "assertion", "error", "timeout", "broken"

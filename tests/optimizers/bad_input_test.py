@@ -32,6 +32,7 @@ from adaclip_tf.privacy import __main__ as privacy
 from adaclip_tf.privacy import accountants, statement
 from configs import base
 from examples.common import data, idx, training, workdirs
+from examples.common import models as example_models
 from tests import models
 
 NAN, INF = float("nan"), float("inf")
@@ -755,7 +756,7 @@ def configured(**changes):
 
 
 def model_of(kind):
-    return training.make_model(configured(model=kind), (8, 8, 1), 10)
+    return example_models.make_model(configured(model=kind), (8, 8, 1), 10)
 
 
 @table(

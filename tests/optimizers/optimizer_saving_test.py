@@ -59,7 +59,7 @@ def test_checkpoint_restores_into_a_model_that_has_not_trained(tmp_path):
     model = models.fit(models.mlp(), _optimizer(), inputs, labels, 4, 2)
     path = tf.train.Checkpoint(model=model).write(str(tmp_path / "checkpoint"))
     fresh = models.mlp(seed=99)
-    fresh.compile(_optimizer(), models.per_example_loss())
+    fresh.compile(_optimizer(), models.per_example_loss())  # not built: the restored state waits for the variables
     tf.train.Checkpoint(model=fresh).restore(path)
     for m in (model, fresh):
         m.fit(inputs, labels, batch_size=4, shuffle=False, verbose=0)
@@ -129,7 +129,8 @@ _PROGRAM = """
 import sys
 import numpy as np
 import tensorflow as tf
-from tests import models, optimizer_saving_test
+from tests import models
+from tests.optimizers import optimizer_saving_test
 backup, done, epochs = sys.argv[1], sys.argv[2], int(sys.argv[3])
 # Keras resumes in the middle of an epoch at the right step but with the epoch's first batch: all batches are alike.
 inputs, labels = (np.concatenate([array] * 8) for array in models.data(4))

@@ -23,6 +23,7 @@ def compiled(z=0.5, size=BATCH, jit_compile=False, **arguments):
 
 def train(model, steps=5, size=BATCH, **options):
     batches = poisson_batches(models.data(N), expected_batch_size=size, steps=steps)
+    model.optimizer.build(model.trainable_variables)  # a step that makes variables is traced twice
     model.fit(batches, verbose=0, **options)
     return model
 
@@ -195,6 +196,7 @@ def test_a_microbatch_for_each_example_has_sensitivity_1():
     weights = []
     for size, microbatches in ((8, 8), (None, 8), (8, None)):
         model = compiled(size=size, num_microbatches=microbatches, seed=1)
+        model.optimizer.build(model.trainable_variables)
         model.fit(inputs, labels, batch_size=8, shuffle=False, verbose=0)
         assert model.optimizer.microbatch_sensitivity == 1.0
         assert model.optimizer.past_steps()[:4] == (3, 0.5, 1.0, 8)
@@ -214,6 +216,7 @@ def test_before_the_first_step_the_sensitivity_is_known_where_the_size_is():
 @pytest.mark.parametrize("parts", [1, 2])
 def test_one_batch_of_shared_microbatches_is_enough_for_sensitivity_2(parts):
     model = compiled(size=None, num_microbatches=8, accumulation_steps=parts)
+    model.optimizer.build(model.trainable_variables)
     inputs, labels = models.data(16)
     dataset = tf.data.Dataset.from_tensor_slices((inputs, labels))
     model.fit(dataset.batch(8), verbose=0)
@@ -231,9 +234,10 @@ def test_where_the_expected_size_says_one_each_a_larger_batch_is_no_danger():
     reference = compiled(size=4, seed=3)
     ours = compiled(size=4, num_microbatches=4, seed=3)
     for m in (reference, ours):
+        m.optimizer.build(m.trainable_variables)
         m.fit(inputs, labels, batch_size=8, shuffle=False, verbose=0)
     for one, other in zip(reference.get_weights(), ours.get_weights()):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, other, atol=1e-5)  # two graphs, which may add up in another order
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ def made(size=BATCH, **arguments):
     model = models.softmax_regression()
     arguments = {"noise_multiplier": Z, "expected_batch_size": size, **arguments}
     model.compile(DPFixedClipSGD(0.1, l2_norm_clip=1.0, **arguments), models.per_example_loss())
+    model.optimizer.build(model.trainable_variables)  # a step that makes variables is traced twice
     return model
 
 

@@ -5,12 +5,12 @@ import shutil
 
 import pytest
 
-from requirements import build_targets
+from tools import build_targets
 
 
 def test_build_files_are_complete():
     found = build_targets.complaints()
-    assert not found, "\n".join([*found, "`python requirements/build_targets.py` does all of this."])
+    assert not found, "\n".join([*found, "`python tools/build_targets.py` does all of this."])
 
 
 def test_every_python_file_is_looked_at():

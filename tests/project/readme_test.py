@@ -5,6 +5,7 @@ import pathlib
 import re
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 README = pathlib.Path(__file__).parents[2] / "README.md"
@@ -26,6 +27,21 @@ def test_the_programs_of_the_readme_run(monkeypatch, rng):
 def test_the_links_of_the_readme_lead_somewhere():
     for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", README.read_text()):
         assert (README.parent / target).exists(), target
+
+
+PAGES = sorted([README, README.with_name("CONTRIBUTING.md"), *(README.parent / "docs").glob("*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_the_paths_and_imports_of_a_page_are_there(page):
+    text = page.read_text()
+    folders = "adaclip_tf|tests|examples|benchmarks|configs|requirements|tools|docs"
+    for path in re.findall(rf"(?<![\w/.-])((?:{folders})/[\w/]+\.(?:py|sh|md|json|lock|in))", text):
+        assert (README.parent / path).exists(), path
+    for program in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        for line in re.findall(r"^(?:from adaclip_tf|import adaclip_tf).*$", program, flags=re.MULTILINE):
+            if "(" not in line:
+                exec(line, {})
 
 
 def test_the_functions_in_the_map_exist():

@@ -136,9 +136,12 @@ def _metric_handles() -> set[int]:
     """The handles of all Keras metrics' variables. Nothing in a graph tells them apart from a layer's."""
     metric = tf.keras.metrics.Metric
     found = set()
+    is_metric: dict[type, bool] = {}  # there are half a million objects, and Python asks an abstract class slowly
     for candidate in gc.get_objects():
-        # `type` and not `isinstance`, which would wake up proxies and lazy modules.
-        if issubclass(type(candidate), metric):
+        kind = type(candidate)  # and not `isinstance`, which would wake up proxies and lazy modules
+        if kind not in is_metric:
+            is_metric[kind] = issubclass(kind, metric)
+        if is_metric[kind]:
             for variable in getattr(candidate, "variables", ()):
                 found |= _Handles(variable).ids
     return found

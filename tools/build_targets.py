@@ -1,7 +1,7 @@
 """Writes and checks the BUILD files: one py_library per module, one py_test per test, deps from the imports.
 
-    python requirements/build_targets.py          # rewrite the BUILD files (also: make format)
-    python requirements/build_targets.py --check  # say what is missing or superfluous, exit 1 if anything is
+    python tools/build_targets.py          # rewrite the BUILD files (also: make format)
+    python tools/build_targets.py --check  # say what is missing or superfluous, exit 1 if anything is
 
 In the manner of tensorflow/privacy, deps name this repository's own targets; third-party packages come from
 the environment that requirements/requirements.lock describes.
@@ -15,10 +15,10 @@ import sys
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDERS = ("adaclip_tf", "benchmarks", "configs", "examples", "requirements", "tests")
+FOLDERS = ("adaclip_tf", "benchmarks", "configs", "examples", "tests", "tools")
 RUNNER = "tests/bazel_main.py"  # what a py_test runs: pytest on its source
 CONFTEST = "tests/conftest.py"  # pytest reads it without an import
-HEADER = """# Written by requirements/build_targets.py; `make format` rewrites it.
+HEADER = """# Written by tools/build_targets.py; `make format` rewrites it.
 load("@rules_python//python:defs.bzl", {rules})
 
 package(default_visibility = ["//visibility:public"])
@@ -58,11 +58,7 @@ def imported_modules(root: pathlib.Path, source: pathlib.PurePosixPath) -> set[s
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            base = (
-                ".".join(source.parent.parts[: len(source.parent.parts) - node.level + 1])
-                if node.level
-                else ""
-            )
+            base = ".".join(source.parent.parts[: len(source.parent.parts) - node.level + 1]) if node.level else ""
             module = ".".join(part for part in (base, node.module) if part)
             names |= {f"{module}.{alias.name}" for alias in node.names} | {module}
     if source.name == "__init__.py":
@@ -73,8 +69,9 @@ def imported_modules(root: pathlib.Path, source: pathlib.PurePosixPath) -> set[s
 def _lazy_modules(tree: ast.Module, package: str) -> set[str]:
     """The modules that the package imports on first use: the values of its table _HOME."""
     for node in tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        if any(isinstance(target, ast.Name) and target.id == "_HOME" for target in targets):
+        if not isinstance(node, ast.Assign):
+            continue
+        if any(isinstance(target, ast.Name) and target.id == "_HOME" for target in node.targets):
             return {f"{package}.{module}" for module in ast.literal_eval(node.value).values()}
     return set()
 
@@ -94,11 +91,7 @@ def wanted(root: pathlib.Path = ROOT) -> dict[str, Target]:
         deps = {by_module[name] for name in imported if name in by_module}
         for name in imported:
             parent = name.rpartition(".")[0]
-            if (
-                name in by_module
-                and by_module.get(parent) in deps
-                and not _used_itself(root, file, parent, by_module)
-            ):
+            if name in by_module and by_module.get(parent) in deps and not _used_itself(root, file, parent, by_module):
                 deps.discard(by_module[parent])
         if is_test and pathlib.PurePosixPath(CONFTEST) in files:
             deps.add(pathlib.PurePosixPath(CONFTEST))
@@ -114,9 +107,10 @@ def _used_itself(root, file, package, by_module) -> bool:
     for node in ast.walk(ast.parse((root / file).read_text())):
         if isinstance(node, ast.Import) and any(alias.name == package for alias in node.names):
             return True
-        taken = isinstance(node, ast.ImportFrom) and node.module == package and not node.level
-        if taken and any(f"{package}.{alias.name}" not in by_module for alias in node.names):
-            return True
+        if isinstance(node, ast.ImportFrom) and node.module == package and not node.level:
+            taken = [f"{package}.{alias.name}" for alias in node.names]
+            if any(name not in by_module for name in taken):
+                return True
     return False
 
 
@@ -125,9 +119,7 @@ def stanza(target: Target, folder: str) -> str:
     lines = [f"{target.rule}(", f'    name = "{target.name}",']
     if target.rule == "py_test":
         runner = RUNNER.rpartition("/")[2] if folder == "tests" else "//tests:" + RUNNER.rpartition("/")[2]
-        lines += _list(
-            "srcs", sorted([target.source, runner], key=lambda name: (name.startswith("//"), name))
-        )
+        lines += _list("srcs", sorted([target.source, runner], key=lambda name: (name.startswith("//"), name)))
         lines += [f'    args = ["$(location {target.source})"],', f'    main = "{runner}",']
     else:
         if folder.split("/")[0] == "tests":
@@ -180,7 +172,9 @@ def declared(root: pathlib.Path = ROOT) -> dict[str, Target]:
         for path in (root / folder).rglob("BUILD"):
             package = path.parent.relative_to(root).as_posix()
             for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("py_library", "py_test"):
+                if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+                    continue
+                if node.func.id in ("py_library", "py_test"):
                     said = {word.arg: ast.literal_eval(word.value) for word in node.keywords}
                     name = said["name"]
                     own = [s for s in said["srcs"] if not s.endswith(RUNNER.rpartition("/")[2]) or name in s]
@@ -202,9 +196,7 @@ def complaints(root: pathlib.Path = ROOT) -> list[str]:
     for own in sorted(want.keys() | have.keys()):
         folder = own[2:].rpartition(":")[0]
         if own not in have:
-            found.append(
-                f"{folder}/BUILD has no target for {want[own].source}; add\n\n{stanza(want[own], folder)}"
-            )
+            found.append(f"{folder}/BUILD has no target for {want[own].source}; add\n\n{stanza(want[own], folder)}")
         elif own not in want:
             found.append(f"{folder}/BUILD: remove {own}, whose source {have[own].source} is gone")
         elif want[own] != have[own]:
