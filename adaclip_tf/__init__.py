@@ -5,8 +5,31 @@ only counts epsilon does not wait for Keras.
 """
 
 import importlib
+from typing import TYPE_CHECKING
 
 from adaclip_tf._internal import versions
+
+if TYPE_CHECKING:  # editors and type checkers see the names; `_HOME` is what happens
+    from adaclip_tf.data.pca import PrivatePCA
+    from adaclip_tf.data.sampling import distributed_poisson_batches, poisson_batches
+    from adaclip_tf.optimizers.adaclip import DPAdaClipSGD
+    from adaclip_tf.optimizers.check_model import check_model
+    from adaclip_tf.optimizers.dp_optimizer import DPOptimizer
+    from adaclip_tf.optimizers.fixed_clip import DPFixedClipSGD
+    from adaclip_tf.optimizers.per_coordinate_clip import DPPerCoordinateClipSGD
+    from adaclip_tf.optimizers.per_layer_clip import DPPerLayerClipSGD
+    from adaclip_tf.optimizers.quantile_clip import DPQuantileClipSGD
+    from adaclip_tf.optimizers.whitening import DPWhiteningSGD
+    from adaclip_tf.privacy.budget import PrivacyBudget, PrivacyBudgetSpentError
+    from adaclip_tf.privacy.calibration import noise_multiplier, split_budget
+    from adaclip_tf.privacy.epsilon import epsilon, epsilon_of
+    from adaclip_tf.privacy.events import optimizer_event, training_event
+    from adaclip_tf.privacy.ledger import Ledger
+    from adaclip_tf.privacy.statement import privacy_statement
+    from adaclip_tf.query import AdaClipSumQuery, ClippedSumQuery
+    from adaclip_tf.releasing.inspection import check_release
+    from adaclip_tf.releasing.release import release
+    from adaclip_tf.tensorboard.callback import PrivacyTensorBoard
 
 versions.check()
 
@@ -14,34 +37,61 @@ __version__ = "0.1.0"
 
 _HOME = {
     "AdaClipSumQuery": "query",
-    "DPAdaClipSGD": "optimizers.adaclip",
+    "check_model": "optimizers.check_model",
+    "check_release": "releasing.inspection",
     "ClippedSumQuery": "query",
+    "distributed_poisson_batches": "data.sampling",
+    "DPAdaClipSGD": "optimizers.adaclip",
     "DPFixedClipSGD": "optimizers.fixed_clip",
     "DPOptimizer": "optimizers.dp_optimizer",
     "DPPerCoordinateClipSGD": "optimizers.per_coordinate_clip",
     "DPPerLayerClipSGD": "optimizers.per_layer_clip",
     "DPQuantileClipSGD": "optimizers.quantile_clip",
     "DPWhiteningSGD": "optimizers.whitening",
-    "PrivacyBudget": "privacy.budget",
-    "PrivacyBudgetSpentError": "privacy.budget",
-    "Ledger": "privacy.ledger",
-    "PrivacyTensorBoard": "tensorboard.callback",
-    "PrivatePCA": "data.pca",
-    "check_model": "optimizers.check_model",
-    "check_release": "releasing.inspection",
-    "distributed_poisson_batches": "data.sampling",
     "epsilon": "privacy.epsilon",
     "epsilon_of": "privacy.epsilon",
+    "Ledger": "privacy.ledger",
     "noise_multiplier": "privacy.calibration",
     "optimizer_event": "privacy.events",
     "poisson_batches": "data.sampling",
     "privacy_statement": "privacy.statement",
+    "PrivacyBudget": "privacy.budget",
+    "PrivacyBudgetSpentError": "privacy.budget",
+    "PrivacyTensorBoard": "tensorboard.callback",
+    "PrivatePCA": "data.pca",
     "release": "releasing.release",
     "split_budget": "privacy.calibration",
     "training_event": "privacy.events",
 }
 
-__all__ = sorted(_HOME)  # noqa: PLE0605
+__all__ = [
+    "AdaClipSumQuery",
+    "ClippedSumQuery",
+    "DPAdaClipSGD",
+    "DPFixedClipSGD",
+    "DPOptimizer",
+    "DPPerCoordinateClipSGD",
+    "DPPerLayerClipSGD",
+    "DPQuantileClipSGD",
+    "DPWhiteningSGD",
+    "Ledger",
+    "PrivacyBudget",
+    "PrivacyBudgetSpentError",
+    "PrivacyTensorBoard",
+    "PrivatePCA",
+    "check_model",
+    "check_release",
+    "distributed_poisson_batches",
+    "epsilon",
+    "epsilon_of",
+    "noise_multiplier",
+    "optimizer_event",
+    "poisson_batches",
+    "privacy_statement",
+    "release",
+    "split_budget",
+    "training_event",
+]
 
 
 def __getattr__(name):
