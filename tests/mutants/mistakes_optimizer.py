@@ -94,7 +94,7 @@ MISTAKES = (
     ),
     Mutation(
         "a noise key is mirrored",
-        "optimizers/replicas.py",
+        "_internal/variables.py",
         "return resource_variable_ops.ResourceVariable(value, trainable=False, dtype=dtype, name=name)",
         "return tf.Variable(value, trainable=False, dtype=dtype, name=name)",
         ("tests/optimizers/replicas_test.py::test_a_noise_key_is_not_mirrored",),
