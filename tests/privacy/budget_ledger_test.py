@@ -253,7 +253,7 @@ def test_an_old_state_that_was_restored_after_an_interrupt_is_paid_for_again(pat
 PROGRAM = """
 import os, signal, sys
 import tensorflow as tf
-from tests import budget_ledger_test as test
+from tests.privacy import budget_ledger_test as test
 
 class Kill(tf.keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):

@@ -356,7 +356,7 @@ def test_a_write_that_fails_leaves_the_old_file(path, monkeypatch):
 
 PROGRAM = """
 import sys, time
-from tests import ledger_test
+from tests.privacy import ledger_test
 one = ledger_test.session(sys.argv[1], phase="other program")
 one.reserve(5, 5)
 print("holds", flush=True)
