@@ -113,6 +113,7 @@ def train(
             **more,
         )
         net.compile(optimizer, models.per_example_loss(), steps_per_execution=steps_per_execution)
+    optimizer.build(net.trainable_variables)  # a step that makes variables is traced twice, on each replica
     x, y = models.data(EXAMPLES)
     dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(batch)
     digests = Digests()
@@ -173,6 +174,7 @@ def noise(replicas=None, seed=None, steps=4, parts=1, path="auto"):
             seed=seed,
         )
         net.compile(optimizer, tf.keras.losses.MeanSquaredError(reduction="none"))
+    optimizer.build(net.trainable_variables)
     weights = [net.get_weights()[0]]
     note = tf.keras.callbacks.LambdaCallback(on_train_batch_end=lambda *_: weights.append(net.get_weights()[0]))
     examples = size // parts * steps * parts

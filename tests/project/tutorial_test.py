@@ -22,7 +22,10 @@ def programs_of_the_notebook():
     return ["".join(cell["source"]).strip() for cell in notebook()["cells"] if cell["cell_type"] == "code"]
 
 
-@pytest.mark.parametrize("programs", [programs_of_the_page, programs_of_the_notebook])
+# The notebook's are the same ones, which a test below says.
+@pytest.mark.parametrize(
+    "programs", [programs_of_the_page, pytest.param(programs_of_the_notebook, marks=pytest.mark.slow)]
+)
 def test_it_runs_from_top_to_bottom(programs, capsys):
     names = {}
     for number, program in enumerate(programs(), start=1):
