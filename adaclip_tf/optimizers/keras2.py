@@ -73,9 +73,11 @@ class Shell(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossScaleOpt
         """A variable that is saved with the optimizer; in the shape and on the device of `like`, if it is given."""
         dtype = tf.as_dtype(initial_value.dtype)
         if like is None:
-            return self.add_variable(
+            variable = self.add_variable(
                 initial_value.shape, dtype, initializer=lambda shape, dtype: tf.cast(initial_value, dtype), name=name
             )
+            setattr(self, f"_private_{name}", variable)  # so that checkpoints have its name
+            return variable
         with tf.distribute.get_strategy().extended.colocate_vars_with(like):
             name = f"{name}/{like._shared_name}"
             variable = tf.Variable(initial_value, name=name, dtype=dtype, trainable=False)

@@ -58,7 +58,7 @@ class PrivateStep:
         self._trained = tuple(range(len(variables)))
         self._rule_state = RuleState(self.rule, self._all_specs, variables, add)
         self.noised_steps = add(np.int64(0), "noised_steps")
-        self._divisor = add(np.float32(0.0), "divisor")  # B of the last step, for `metrics`
+        self.divisor = add(np.float32(0.0), "divisor")  # B of the last step, for `metrics`
         self.past = past.Past(add, self.noised_steps, self._first_phase)
         # Not private, so in neither the saved state nor checkpoints.
         self._accumulators: dict[tuple[int, ...], replicas.PerReplica] = {}
@@ -214,7 +214,7 @@ class PrivateStep:
         self._rule_state.assign(self._trained, next_state)
         # Only once the data is there: a step that finds the dataset at its end must not count.
         with tf.control_dependencies(mean):
-            self._divisor.assign(divisor, read_value=False)
+            self.divisor.assign(divisor, read_value=False)
             self._count(records)
             if self.settings.accumulation_steps > 1:
                 self.accumulator.reset()
@@ -257,7 +257,7 @@ class PrivateStep:
 
     def metrics(self) -> dict[str, tf.Tensor]:
         """Scalars computed from privatised quantities only."""
-        divisor = self.settings.expected_records or self._divisor
+        divisor = self.settings.expected_records or self.divisor
         return core.published_metrics(self.rule, self.state(), self.specs, self.settings.noise_multiplier, divisor)
 
     def details(self) -> dict[str, dict[str, tf.Tensor]]:

@@ -18,15 +18,8 @@ from adaclip_tf.releasing.findings import UN_NOISED, Finding
 
 _PUBLIC = ("_CHECKPOINTABLE_OBJECT_GRAPH", "save_counter/", "ckpt_saved_epoch/", "ckpt_saved_batch/")
 # Where an optimizer of this library keeps its state.
-_OWN_STATE = (
-    "_variables",
-    "_momentums",
-    "_state_variables",
-    "_iterations",
-    "_noised_steps",
-    "_learning_rate",
-    "_divisor",
-)
+_OWN_STATE = ("_variables", "_momentums", "_iterations", "_learning_rate")
+_OWN_STATE_STARTS = "_private_"
 _COUNTS = ("_iterations", "_learning_rate")
 _STATISTICS = ("total", "count", "mean", "variance", "moving_mean", "moving_variance")
 # A constant of a program with more numbers than this is no shape, axis or option.
@@ -59,7 +52,7 @@ def _of_checkpoint(prefix: str) -> Iterator[Finding]:
         names = sorted(reader.get_variable_to_shape_map())
     except (tf.errors.OpError, ValueError) as error:
         raise OSError(str(error)) from error
-    ours = [name.split("_noised_steps/")[0] for name in names if "_noised_steps/" in name]
+    ours = [name.split("_private_noised_steps/")[0] for name in names if "_private_noised_steps/" in name]
     others = [name.split("_iterations/")[0] for name in names if "_iterations/" in name]
     full_names = _full_names(reader)
     weights = []
@@ -67,7 +60,7 @@ def _of_checkpoint(prefix: str) -> Iterator[Finding]:
         attribute = name.split("/.ATTRIBUTES")[0].split("/")[-1]
         own = [name[len(start) :].split("/")[0] for start in ours if name.startswith(start)]
         value = reader.get_tensor(name)
-        if any(part in _OWN_STATE for part in own):
+        if any(part in _OWN_STATE or part.startswith(_OWN_STATE_STARTS) for part in own):
             unless = ", unless the optimizer had one"  # its settings are not in the file
             yield from findings.of_batch_size(full_names.get(name, "?").split("/")[0], name, value, unless)
         elif name.startswith(_PUBLIC) or attribute in _COUNTS:

@@ -140,7 +140,7 @@ class _Recorder(tf.keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         before, now = self._before, self._look()
-        center, scale, divisor = before["center"], before["scale"], float(self._optimizer._divisor)
+        center, scale, divisor = before["center"], before["scale"], float(self._optimizer.private_step.divisor)
         releases = {"weights": before["weights"] - now["weights"]}  # the learning rate is 1
         if isinstance(self._optimizer, DPAdaClipSGD):
             beta_1 = self._optimizer.get_config()["beta_1"]

@@ -108,7 +108,7 @@ def test_the_state_of_our_optimizer_is_known_to_be_private(files):
         assert not any("optimizer" in entry for entry in found_in(files / name))
     checkpoint = [entry for entry in found_in(files / "checkpoint-1") if "optimizer" in entry]
     # Its settings are not in the file, so nothing says whether batch sizes are public: the divisor's, the largest ones.
-    assert "optimizer/_divisor/.ATTRIBUTES/VARIABLE_VALUE" in checkpoint and len(checkpoint) == 3
+    assert "optimizer/_private_divisor/.ATTRIBUTES/VARIABLE_VALUE" in checkpoint and len(checkpoint) == 3
     assert "optimizer/vars/1" in found_in(files / "v3.weights.h5")  # nothing there says whose state it is
 
 
@@ -123,7 +123,7 @@ def test_the_size_of_the_last_batch_is_found(tmp_path):
     model.save(tmp_path / "model.keras")
     model.save(tmp_path / "model.h5")
     path = tf.train.Checkpoint(model=model).write(str(tmp_path / "checkpoint"))
-    last = float(model.optimizer.private_step._divisor)
+    last = float(model.optimizer.private_step.divisor)
     assert last in sizes
     found = {f.entry: f for f in check_release(tmp_path / "model.h5").findings}["optimizer_weights/divisor:0"]
     assert found.kind == "un-noised" and found.value == last
