@@ -13,7 +13,10 @@ refused, whatever its name. Exempt are
 from __future__ import annotations
 
 import gc
+import sys
+import types
 import weakref
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
@@ -95,7 +98,9 @@ def check(walk: Walk, read: set[Any]) -> None:
         if write.handle not in found.metrics:
             if any(write.handle in handles.ids for handles in _exempt):
                 continue
-            found.metrics = _metric_handles()
+            found.metrics |= _handles_of(_metrics_of_running_models())
+            if write.handle not in found.metrics:
+                found.metrics |= _handles_of(_all_metrics())
         if write.handle not in found.metrics or write.handle in read:
             raise ValueError(_message(write, write.handle in found.metrics))
 
@@ -132,16 +137,29 @@ def _message(write: Write, is_metric: bool) -> str:
     )
 
 
-def _metric_handles() -> set[int]:
-    """The handles of all Keras metrics' variables. Nothing in a graph tells them apart from a layer's."""
-    metric = tf.keras.metrics.Metric
-    found = set()
+def _handles_of(metrics: Iterable[Any]) -> set[int]:
+    """The handles of the metrics' variables. Nothing in a graph tells them apart from a layer's."""
+    return set().union(*(_Handles(v).ids for metric in metrics for v in getattr(metric, "variables", ())))
+
+
+def _metrics_of_running_models() -> Iterator[Any]:
+    """The metrics of the models whose methods are being run: those of a `fit`, found at once."""
+    frame: types.FrameType | None = sys._getframe(1)
+    seen: set[int] = set()
+    while frame is not None:
+        model: Any = frame.f_locals.get("self")
+        if id(model) not in seen and issubclass(type(model), tf.keras.Model):
+            seen.add(id(model))
+            yield from (metric for metric in model.metrics if issubclass(type(metric), tf.keras.metrics.Metric))
+        frame = frame.f_back
+
+
+def _all_metrics() -> Iterator[Any]:
+    """All Keras metrics that there are."""
     is_metric: dict[type, bool] = {}  # there are half a million objects, and Python asks an abstract class slowly
     for candidate in gc.get_objects():
         kind = type(candidate)  # and not `isinstance`, which would wake up proxies and lazy modules
         if kind not in is_metric:
-            is_metric[kind] = issubclass(kind, metric)
+            is_metric[kind] = issubclass(kind, tf.keras.metrics.Metric)
         if is_metric[kind]:
-            for variable in getattr(candidate, "variables", ()):
-                found |= _Handles(variable).ids
-    return found
+            yield candidate
