@@ -217,6 +217,7 @@ ROUNDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROUNDS)
 def test_the_tree_adds_up_to_what_one_process_does(name, tree):
     """The whole round: NumPy's records through the query, one by one, against six processes."""
@@ -243,6 +244,7 @@ def test_the_tree_adds_up_to_what_one_process_does(name, tree):
             np.testing.assert_allclose(flat(merged), flat(result), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_processes_are_processes(tree):
     pids = tree.pids
     assert set(pids) == {"aggregator 0", "aggregator 1", "worker 0", "worker 1", "worker 2", "worker 3"}
@@ -253,6 +255,7 @@ def p_value(draws):
     return scipy.stats.kstest(draws, "norm").pvalue
 
 
+@pytest.mark.slow
 def test_noise_is_on_the_sum_once(tree):
     """80 rounds through the tree, a = 0 and b = 1: W minus the sum is N(0, z^2), not that of a worker or of each."""
     z = 1.3
@@ -272,6 +275,7 @@ def test_noise_is_on_the_sum_once(tree):
     assert abs(np.corrcoef(draws[:-1].ravel(), draws[1:].ravel())[0, 1]) < 0.1
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_told_and_nothing_is_published():
     with federation_tree.Tree(
         POPULATION, SHAPES, aggregators=1, workers=1, steps=STEPS, batch=BATCH, learning_rate=RATE

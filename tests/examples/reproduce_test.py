@@ -100,6 +100,7 @@ def test_tuning_never_sees_the_test_set():
     assert jobs.split(loaded, "final") is loaded
 
 
+@pytest.mark.slow
 def test_the_better_candidate_is_chosen_and_trained_with_every_seed(ran):
     tuned, chosen, final, _ = ran
     assert len(tuned) == 4
@@ -123,6 +124,7 @@ def test_accuracy_after_every_epoch_where_it_is_drawn(tmp_path):
     assert final["by_epoch"][-1] == pytest.approx(final["accuracy"], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_second_run_goes_on_where_the_first_stopped(ran, monkeypatch):
     tuned, _, _, folder = ran
     todo = jobs.tuning_jobs(TINY)
@@ -184,6 +186,7 @@ def _until(condition, seconds=60.0):
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_the_report_has_tables_and_figures(ran, tmp_path):
     tuned, chosen, final, _ = ran
     path = results.store(TINY, tuned, chosen, final, tmp_path / "results")

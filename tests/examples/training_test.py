@@ -126,12 +126,14 @@ def test_seeds_choose_the_weights_and_not_the_noise(loaded):
     assert training.make_optimizer(small(reproducible=False, seed=1), 1.0, 8).seed is None
 
 
+@pytest.mark.slow
 def test_reproducible_runs_repeat_and_others_do_not(loaded):
     first, again = (training.run(small(), loaded=loaded).history["loss"] for _ in range(2))
     assert first == again
     assert training.run(small(reproducible=False), loaded=loaded).history["loss"] != first
 
 
+@pytest.mark.slow
 def test_mean_and_standard_deviation_over_seeds(loaded):
     results = training.run_seeds(small(optimizer="fixed_clip"), 2, loaded=loaded)
     values = [result.metric for result in results]
@@ -157,6 +159,7 @@ class KillAfter(tf.keras.callbacks.Callback):
         self.epoch = epoch
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_to_the_same_epsilon(tmp_path, loaded, monkeypatch):
     monkeypatch.setattr(accountants, "REGISTERED", {"rdp": accountants.RDP})  # PLD takes seconds
     config = small(epochs=4, pca_components=10)

@@ -131,8 +131,7 @@ def test_quantile_noise_is_that_of_the_paper():
     assert np.mean(fractions) == pytest.approx(0.5, abs=4 * (1 / 20) / math.sqrt(200))
 
 
-@pytest.mark.parametrize("accumulation_steps", [1, 2])
-@pytest.mark.parametrize("microbatches", [None, 2])
+@pytest.mark.parametrize(("accumulation_steps", "microbatches"), [(2, None), (1, 2), (2, 2)])
 def test_every_rule_takes_accumulation_and_microbatches(accumulation_steps, microbatches):
     """Four examples in one batch, or in two parts: the same weights. With microbatches, means of two are clipped."""
     x = np.float32([[3.0, -0.2], [0.0, 0.5], [-4.0, 4.0], [1.0, 1.0]])

@@ -39,10 +39,12 @@ def two_workers(tmp_path_factory):
     return checks.launched(tmp_path_factory.mktemp("two"), 2, "train", "noise:seed=1")
 
 
+@pytest.mark.slow
 def test_weights_and_state_are_those_of_one_device(two_workers):
     _assert_same_training({"train": distribution_runs.train(replicas=1)}, two_workers, "train")
 
 
+@pytest.mark.slow
 def test_noise_is_on_the_sum_once(two_workers):
     """With one seed on all workers, their shares must differ all the same."""
     checks.assert_noise(_assert_noise(two_workers, "noise:seed=1"), 2)

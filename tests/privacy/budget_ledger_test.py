@@ -284,6 +284,7 @@ def test_killed_and_resumed_counts_all_that_may_have_been_taken(path, tmp_path):
     assert spent(path) == epsilon((STEP, 36))
 
 
+@pytest.mark.slow
 def test_a_backup_continues_its_phase_wherever_it_is_in_the_list(path, tmp_path):
     def backup():
         return tf.keras.callbacks.BackupAndRestore(tmp_path / "backup", delete_checkpoint=False)

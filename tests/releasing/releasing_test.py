@@ -141,6 +141,7 @@ def test_a_release_holds_these_members_and_arrays(run, tmp_path):
     assert statement.describe(report) in text and "4 arrays trained with noise" in text
 
 
+@pytest.mark.slow
 def test_it_loads_where_there_is_no_adaclip_and_predicts_the_same(run, tmp_path):
     model, report = run
     release(model, tmp_path / "model.keras", statement=report)

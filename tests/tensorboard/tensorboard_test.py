@@ -261,6 +261,7 @@ def test_all_scalars_come_from_one_graph_that_is_traced_once(fresh, tmp_path, mo
     assert len(traces) == 1
 
 
+@pytest.mark.slow
 def test_several_steps_per_call(tmp_path):
     model = make_model(compile_arguments={"steps_per_execution": 4})
     fit(model, PrivacyTensorBoard(tmp_path, **WHERE, update_freq=3), epochs=3)
@@ -514,6 +515,7 @@ def test_unnoised_quantities_need_an_optimizer_that_records_them(fresh, tmp_path
 # Resuming, strategies, folders.
 
 
+@pytest.mark.slow
 def test_a_resumed_run_goes_on(tmp_path):
     first = make_model()
     fit(first, PrivacyTensorBoard(tmp_path / "log", **WHERE, update_freq=2))
@@ -533,6 +535,7 @@ def test_one_callback_for_two_fits(fresh, tmp_path):
     assert sorted(scalars(tmp_path / "privacy")["privacy/noise_norm"]) == [2, 4, 6, 8]
 
 
+@pytest.mark.slow
 def test_under_a_strategy_there_is_one_writer(tmp_path):
     model = make_model(strategy=tf.distribute.MirroredStrategy(["CPU:0"]))
     fit(model, PrivacyTensorBoard(tmp_path, **WHERE, update_freq=2, image_freq=1))
