@@ -15,7 +15,15 @@ MISTAKES = (
         "    return published_step(rule, state, transform, noised_sum, noise_multiplier, divisor)\n",
         "    mean, _ = published_step(rule, state, transform, noised_sum, noise_multiplier, divisor)\n"
         "    return mean, published_step(rule, state, transform, total, noise_multiplier, divisor)[1]\n",
-        (AUDIT_ADACLIP, "tests/core/core_test.py::test_the_next_state_depends_on_the_noised_mean_alone"),
+        ("tests/core/core_test.py::test_the_next_state_depends_on_the_noised_mean_alone",),
+    ),
+    Mutation(
+        "the state of an optimizer learns from the un-noised sum",
+        "optimizers/step.py",
+        "return self._published_step(state, transform, core.add_noise(total, normals, self._share), divisor)",
+        "mean, _ = self._published_step(state, transform, core.add_noise(total, normals, self._share), divisor)\n"
+        "        return mean, self._published_step(state, transform, total, divisor)[1]",
+        (AUDIT_ADACLIP,),
     ),
     Mutation(
         "noise scaled by 1 / B",
