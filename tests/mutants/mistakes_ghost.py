@@ -156,7 +156,7 @@ MISTAKES = (
         "a variable used twice has the norm of one use",
         "gradients/ghost/plan.py",
         "    if op.type in _SEVERAL:\n        raise Unknown(",
-        "    if op.type in _SEVERAL:\n        return _term(ctx, op.inputs[0], variable)\n        raise Unknown(",
+        "    if op.type in _SEVERAL:\n        return _find(ctx, op.inputs[0], variable)\n        raise Unknown(",
         ("tests/gradients/ghost/ghost_refusal_test.py::test_unrecognised_or_exact[tied]",),
     ),
     Mutation(

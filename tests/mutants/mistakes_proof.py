@@ -16,7 +16,7 @@ MISTAKES = (
         "gradients/proof/walk.py",
         '            raise Unproven("is not known to keep examples apart")\n',
         "            return next(label for label in labels if isinstance(label, Rows))\n",
-        (f"{_UNKNOWN}[an op that nobody knows-True]",),
+        (f"{_UNKNOWN}[one op that nobody knows-True]",),
     ),
     Mutation(
         "the number of examples may be a value",
@@ -72,7 +72,7 @@ MISTAKES = (
         "gradients/proof/parts.py",
         "    if not taken.whole[label.axis]:\n",
         "    if taken.output[label.axis] is None:\n",
-        (f"{_UNKNOWN}[a slice of examples-True]",),
+        (f"{_UNKNOWN}[examples in reverse-True]",),
     ),
     Mutation(
         "a reshape may have the batch's size behind the examples",
@@ -219,13 +219,6 @@ MISTAKES = (
         (
             "tests/gradients/isolated_test.py::test_a_batch_of_copies_is_no_way_out_where_examples_meet[neighbours-False]",
         ),
-    ),
-    Mutation(
-        "the check among copies draws random numbers anew",
-        "gradients/isolated.py",
-        "        alone.replace(tensor, copy(tensor))\n",
-        "        pass\n",
-        ("tests/gradients/isolated_test.py::test_a_batch_of_copies_gives_the_gradients_of_examples_that_stay_apart",),
     ),
     Mutation(
         "the isolated path gets the whole batch",

@@ -3,6 +3,7 @@
 import doctest
 import itertools
 
+import dp_accounting
 import numpy as np
 import pytest
 
@@ -41,6 +42,8 @@ def test_shuffled_counts_epochs_begun():
     assert [step.releases(steps) for steps in (1, 3, 4, 6, 7)] == [1, 1, 2, 2, 3]
     assert step.event(epochs=2.5).count == 3
     assert step.event(steps=4).count == 2
+    # And nothing is amplified: not the Poisson sampled event.
+    assert step.release == dp_accounting.GaussianDpEvent(2.0)
 
 
 def test_poisson_counts_steps():
