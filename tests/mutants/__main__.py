@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", metavar="MODULE", choices=sorted(MODULES), help="such as gradients/ghost/terms.py")
+    parser.add_argument("--only", nargs="+", metavar="MODULE", choices=sorted(MODULES), help="such as core/rules.py")
     parser.add_argument("--per-module", type=int, default=25, help="how many mutants by tool each module gets")
     parser.add_argument("--seed", type=int, default=14, help="draws other places")
     parser.add_argument("--by-hand", action="store_true", help="the written mistakes alone, and no page")

@@ -90,6 +90,6 @@ def _adding() -> str:
   `tests/mutants/mutation_test.py` says at once if the text is gone or a test is.
 - An explanation: the identifier and a sentence in `tests/mutants/explained.py`, only where no test could fail.
 
-`python -m tests.mutants --only gradients/ghost/terms.py` tries one module, `--list` lists what would be tried, `--afresh` forgets
-what was found out. Killed runs go on where they were: results are in `docs/results/mutants.json`.
+`python -m tests.mutants --only gradients/ghost/terms.py` tries one module, `--list` lists what would be tried,
+`--afresh` forgets what was found out. Killed runs go on where they were: results are in `docs/results/mutants.json`.
 """
