@@ -139,7 +139,12 @@ def _message(write: Write, is_metric: bool) -> str:
 
 def _handles_of(metrics: Iterable[Any]) -> set[int]:
     """The handles of the metrics' variables. Nothing in a graph tells them apart from a layer's."""
-    return set().union(*(_Handles(v).ids for metric in metrics for v in getattr(metric, "variables", ())))
+    found: set[int] = set()
+    # A loop and no `union(*...)`: `gc.get_objects` would hold on to the tuple of arguments while it is being made.
+    for metric in metrics:
+        for variable in getattr(metric, "variables", ()):
+            found |= _Handles(variable).ids
+    return found
 
 
 def _metrics_of_running_models() -> Iterator[Any]:
