@@ -1,5 +1,6 @@
 """Tests of `adaclip_tf.core.rules` and `clipping`: a record stays within the unit ball, statistics included."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -67,6 +68,20 @@ def test_what_a_rule_observes_is_clipped():
     values = joint(Greedy(0.8, share=0.3), records)
     np.testing.assert_allclose(np.linalg.norm(values), 1.0, rtol=1e-5)
     np.testing.assert_allclose(values[-1], math.sqrt(0.3), rtol=1e-5)
+
+
+def test_statistics_add_up_over_the_records():
+    """Two within the clip, one beyond, one that is no number: (1 + 1 - 1 + 0) sqrt(p)."""
+    rule = RULES["quantile"]
+    squares = tf.constant([0.1, 0.2, 5.0, float("nan")])
+    (total,) = core.statistics_sum(rule, rule.clip(SPECS), squares)
+    np.testing.assert_allclose(total, [math.sqrt(0.3)], rtol=1e-5)
+
+
+def test_a_clip_is_a_value():
+    for clip, name in ((core.NormClip(), "radius"), (core.CoordinateClip(4), "dimension")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(clip, name, 100)
 
 
 def test_layers_are_clipped_one_by_one():

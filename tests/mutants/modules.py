@@ -21,6 +21,7 @@ _OPTIMIZER = (
 
 MODULES: dict[str, tuple[str, ...]] = {
     "core/framework.py": (
+        "tests/core/rules_test.py",
         "tests/core/core_test.py",
         "tests/property_test.py::test_core",
         "tests/property_test.py::test_query",
