@@ -308,3 +308,10 @@ def test_what_tensorflow_can_do_in_a_forked_child(what, hangs):
 
 def test_docstring_examples():
     assert doctest.testmod(noise).failed == 0
+
+
+def test_streams_of_one_seed_have_keys_of_their_own():
+    """Replicas share a seed and differ by stream: equal noise on two of them would add up to twice its share."""
+    draws = [noise.NoiseSource(3, stream).fresh_normals([(50,)])[0].numpy() for stream in (0, 1, 2)]
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert not np.any(draws[one] == draws[other])

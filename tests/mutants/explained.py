@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 EXPLAINED: dict[str, str] = {
-    "core/framework.py:MomentEstimator.next_state:44f536": (
+    "core/moments.py:MomentEstimator.next_state:44f536": (
         "The same: the other word that is allowed sorts below this one."
     ),
     "gradients/ghost/labels.py:_is_length_of:360391": (
