@@ -1,4 +1,4 @@
-"""What checkpoints and SavedModels hold that is not privatised: a part of `adaclip_tf.inspection`.
+"""What checkpoints and SavedModels hold that is not privatised: a part of `adaclip_tf.releasing`.
 
 A checkpoint has names and arrays, no settings: nothing in it says with what noise its weights were trained. A
 SavedModel is a checkpoint, a program, and files.

@@ -204,7 +204,8 @@ def test_sums_of_several_draws_are_sums_of_draws_that_differ(monkeypatch):
 _FORKS = """
 import json, multiprocessing, os, signal
 import tensorflow as tf
-from adaclip_tf import AdaClipSumQuery, noise
+from adaclip_tf import AdaClipSumQuery
+from adaclip_tf.core import noise
 
 sources = {"used": noise.NoiseSource(), "unused": noise.NoiseSource(), "seeded": noise.NoiseSource(seed=1)}
 query = AdaClipSumQuery(tf.TensorSpec([4]), noise_multiplier=1.0, expected_num_records=4.0)
@@ -281,7 +282,7 @@ def test_a_function_traced_in_a_new_process_takes_a_new_key(monkeypatch):
 
 _WHAT_A_FORKED_CHILD_CAN_DO = """
 import os, signal, sys
-from adaclip_tf import noise
+from adaclip_tf.core import noise
 import tensorflow as tf
 
 what = sys.argv[1]
