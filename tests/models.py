@@ -37,6 +37,14 @@ def per_example_loss():
     return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
 
 
+def forget_steps(model):
+    """The model as if it had taken no step, without the second that tracing one takes."""
+    model.optimizer.build(model.trainable_variables)
+    for count in (model.optimizer.noised_steps, model.optimizer.iterations):
+        count.assign(0)
+    return model
+
+
 def fit(model, optimizer, inputs, labels, batch_size, epochs=1, **compile_arguments):
     """Trains in the order of the data and returns the model."""
     model.compile(optimizer=optimizer, loss=per_example_loss(), **compile_arguments)

@@ -44,9 +44,9 @@ def has_keras_train_step(model: Any) -> bool:
     return getattr(type(model), "train_step", None) is tf.keras.Model.train_step
 
 
-def is_updated_by(optimizer: Any, variable: Any) -> bool:
-    """Whether the optimizer was built for the variable. `_index_dict` maps the key of each that it updates."""
-    return optimizer._var_key(variable) in optimizer._index_dict
+def index_of(optimizer: Any, variable: Any) -> int | None:
+    """The number of the variable among those that the optimizer was built for; None where it is none of them."""
+    return optimizer._index_dict.get(optimizer._var_key(variable))
 
 
 # ---------------------------------------------------------------------------------------------------

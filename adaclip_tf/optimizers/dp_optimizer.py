@@ -14,10 +14,11 @@ import tensorflow as tf
 from absl import logging
 
 from adaclip_tf import core
-from adaclip_tf.optimizers import checks, past, replicas, tags, traced
+from adaclip_tf.optimizers import checks, replicas, tags, traced
 from adaclip_tf.optimizers.keras2 import Shell
 from adaclip_tf.optimizers.settings import Settings
 from adaclip_tf.optimizers.step import PrivateStep
+from adaclip_tf.privacy import past_steps
 
 _SETTINGS = tuple(field.name for field in dataclasses.fields(Settings))
 
@@ -102,7 +103,7 @@ class DPOptimizer(Shell):
         """
         return self.private_step.microbatch_sensitivity
 
-    def past_steps(self) -> past.PastSteps:
+    def past_steps(self) -> past_steps.PastSteps:
         """How many noised steps the weights have seen and what these were like, from the saved state.
 
         >>> DPOptimizer(core.FixedClip(1.0), noise_multiplier=1.1).past_steps().steps
@@ -220,7 +221,7 @@ class DPOptimizer(Shell):
         checks.check_state(self.variables, values, self.name, self.rule.positive_state)
         if self.private_step.built:
             saved = self.private_step.past.pick(self.variables, [np.asarray(value) for value in values])
-            past.check(saved, self.noise_multiplier, self.expected_batch_size, self.name)
+            past_steps.check(saved, self.noise_multiplier, self.expected_batch_size, self.name)
 
     def set_weights(self, weights):
         """Restores the state from a list of arrays, all of it or none."""

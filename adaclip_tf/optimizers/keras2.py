@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from adaclip_tf._internal import validate
+from adaclip_tf._internal import keras2, validate
 from adaclip_tf.optimizers import checks, replicas, tags
 
 
@@ -86,7 +86,7 @@ class Shell(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossScaleOpt
 
     def indices_of(self, variables):
         """Their numbers among those that the optimizer was built for; None where unknown."""
-        return [self._index_dict.get(self._var_key(variable)) for variable in variables]
+        return [keras2.index_of(self, variable) for variable in variables]
 
     @property
     def strategy(self) -> tf.distribute.Strategy:

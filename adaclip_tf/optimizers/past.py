@@ -11,7 +11,7 @@ of steps, and whoever counts epsilon asks these.
 |                      | and public size) the largest logical batch that was seen                                      |
 | `largest_microbatch` | the most examples in one microbatch: the sensitivity is 1 where that is 1, otherwise 2        |
 | `phase`              | 124 random bits, drawn with the optimizer: a restored optimizer continues its phase, a new    |
-|                      | one is a new phase (see `privacy.ledger`)                                                  |
+|                      | one is a new phase (see `privacy.ledger`)                                                     |
 
 Least and largest are taken inside the step, as arithmetic. Nothing that restores variables (`.keras`, H5, lazily by
 `tf.train.Checkpoint`, `BackupAndRestore`, `set_weights`), and no compiler that drops assertions, gets around them: if
@@ -27,9 +27,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from adaclip_tf.privacy.past_steps import PastSteps, check, new_phase, phase_name
-
-__all__ = ["Past", "PastSteps", "check", "new_phase", "phase_name"]
+from adaclip_tf.privacy.past_steps import PastSteps, phase_name
 
 
 class Past:

@@ -13,6 +13,8 @@ import tensorflow as tf
 
 from adaclip_tf import core
 
+Path = tuple[str, ...]  # the names that lead to a part of a state
+
 
 class RuleState:
     """The variables, made by `add(initial value, name, variable to be like or None)`, which has them saved."""
@@ -33,24 +35,29 @@ class RuleState:
         for variable, value in zip(tf.nest.flatten(variables), tf.nest.flatten(state)):
             variable.assign(value, read_value=False)
 
-    def _walk(self, state: Any, path: tuple[str, ...], visit: Callable, trained: Sequence[int] | None = None) -> Any:
+    def _walk(
+        self, state: Any, path: Path, visit: Callable, trained: Sequence[int] | None = None, index: int | None = None
+    ) -> Any:
+        """`visit(leaf, path, index of the variable that it is of or None)` in the place of every leaf."""
+
+        def walk(part: Any, *names: str, index: int | None = index) -> Any:
+            return self._walk(part, (*path, *names), visit, trained, index)
+
         if isinstance(state, list):
-            if len(state) != self._size:
+            if len(state) != self._size or index is not None:
                 raise ValueError(
                     f"A list in a rule's state has an entry for each variable, {self._size} here; got {len(state)} in "
                     f"{'/'.join(path) or 'the state'}. For other sequences use a tuple."
                 )
-            chosen = range(self._size) if trained is None else trained
-            return [visit(state[index], path, index) for index in chosen]
+            return [walk(state[i], index=i) for i in (range(self._size) if trained is None else trained)]
         if isinstance(state, dict):
-            return {key: self._walk(state[key], (*path, str(key)), visit, trained) for key in sorted(state)}
+            return {key: walk(state[key], str(key)) for key in sorted(state)}
         if hasattr(state, "_asdict"):
-            parts = state._asdict().items()
-            return type(state)(*[self._walk(part, (*path, name), visit, trained) for name, part in parts])
+            return type(state)(*[walk(part, name) for name, part in state._asdict().items()])
         if isinstance(state, tuple):
-            return tuple(self._walk(part, (*path, str(i)), visit, trained) for i, part in enumerate(state))
-        return visit(state, path, None)
+            return tuple(walk(part, str(i)) for i, part in enumerate(state))
+        return visit(state, path, index)
 
 
-def _make(add: Callable[..., tf.Variable], like: Sequence[Any], value: Any, path: tuple[str, ...], index: int | None):
+def _make(add: Callable[..., tf.Variable], like: Sequence[Any], value: Any, path: Path, index: int | None):
     return add(value, "/".join(path) or "state", None if index is None else like[index])

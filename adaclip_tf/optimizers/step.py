@@ -31,6 +31,7 @@ from adaclip_tf.gradients import proof
 from adaclip_tf.optimizers import past, replicas, unnoised
 from adaclip_tf.optimizers.rule_state import RuleState
 from adaclip_tf.optimizers.settings import Settings
+from adaclip_tf.privacy import past_steps
 
 
 class PrivateStep:
@@ -39,7 +40,7 @@ class PrivateStep:
     def __init__(self, rule: core.ClippingRule, settings: Settings):
         self.rule, self.settings = rule, settings
         self.built = False
-        self._first_phase = past.new_phase()
+        self._first_phase = past_steps.new_phase()
         self.noise_sources = replicas.PerReplica(
             functools.partial(noise.NoiseSource, settings.seed, terms=settings.noise_terms)
         )
@@ -79,10 +80,10 @@ class PrivateStep:
         """The rule's state, of the variables that are trained."""
         return self._rule_state.read(self._trained)
 
-    def past_steps(self) -> past.PastSteps:
+    def past_steps(self) -> past_steps.PastSteps:
         """How many noised steps there were and what they were like, from the saved state."""
         if not self.built:
-            return past.PastSteps(0, 0.0, 1.0, 0, past.phase_name(self._first_phase))
+            return past_steps.PastSteps(0, 0.0, 1.0, 0, past_steps.phase_name(self._first_phase))
         return self.past.read()
 
     def start_phase(self, phase: np.ndarray) -> None:
@@ -127,7 +128,8 @@ class PrivateStep:
         """
         self._see_microbatches(loss)
         state = self.state()
-        transform = self._fused_transform(state) if tf.nest.flatten(state) else self._transform(state)
+        form = self._fused_transform if tf.nest.flatten(state) else self._transform
+        transform = form(state, self._trained)
         total, records, complete = self.clip_and_accumulate(loss, variables, tape, transform)
         if replicas.count() == 1:  # nobody to add up with: noise and what follows in one pass over the parameters
             learn = functools.partial(self._noise_and_learn, state, transform, total, records)
@@ -220,8 +222,9 @@ class PrivateStep:
                 self.accumulator.reset()
         return mean
 
-    def _transform(self, state):
-        return self.rule.transform(state, self.specs)
+    def _transform(self, state, trained):
+        # `trained` is traced for: a state that is one for all variables does not say which of them it is of.
+        return self.rule.transform(state, [self._all_specs[index] for index in trained])
 
     def _published_step(self, state, transform, noised_sum, divisor):
         return core.published_step(self.rule, state, transform, noised_sum, self.settings.noise_multiplier, divisor)

@@ -54,7 +54,7 @@ def saved_values(layer: Any) -> list[Any]:
 
 def is_trained(variable: Any, optimizer: Any) -> bool:
     """Whether the optimizer, and so nothing but noised gradients, moves the variable."""
-    return keras2.is_updated_by(optimizer, variable)
+    return keras2.index_of(optimizer, variable) is not None
 
 
 def held_by(model: Any, optimizer: Any) -> list[layer_state.Held]:

@@ -22,9 +22,8 @@ def accuracy(experiment: experiments.Experiment, results: Results, path: pathlib
         if method.published:
             theirs = method.published
             axes.plot(experiment.epsilons, theirs.accuracies, "--", color=bar.lines[0].get_color(), label=theirs.label)
-    axes.set(xscale="log", xlabel="epsilon at delta = 1e-5", ylabel="test accuracy on MNIST, %")
-    axes.set_xticks(experiment.epsilons, [f"{epsilon:g}" for epsilon in experiment.epsilons])
-    axes.minorticks_off()
+    axes.set(ylabel="test accuracy on MNIST, %")
+    _epsilons_below(axes, experiment)
     _finish(figure, axes, path)
 
 
@@ -34,9 +33,8 @@ def error(experiment: experiments.Experiment, results: Results, path: pathlib.Pa
     for name, method in experiment.methods.items():
         errors = [values(results, name, epsilon, "gradient_error").mean() for epsilon in experiment.epsilons]
         axes.plot(experiment.epsilons, errors, marker="o", label=method.label)
-    axes.set(xscale="log", yscale="log", xlabel="epsilon at delta = 1e-5", ylabel="mean of |g - g~| over a run")
-    axes.set_xticks(experiment.epsilons, [f"{epsilon:g}" for epsilon in experiment.epsilons])
-    axes.minorticks_off()
+    axes.set(yscale="log", ylabel="mean of |g - g~| over a run")
+    _epsilons_below(axes, experiment)
     _finish(figure, axes, path)
 
 
@@ -48,6 +46,12 @@ def convergence(experiment: experiments.Experiment, results: Results, path: path
         axes.plot(range(1, curves.shape[1] + 1), curves.mean(axis=0), marker="o", markersize=3, label=method.label)
     axes.set(xlabel="epoch", ylabel="test accuracy on MNIST, %")
     _finish(figure, axes, path)
+
+
+def _epsilons_below(axes, experiment: experiments.Experiment) -> None:
+    axes.set(xscale="log", xlabel="epsilon at delta = 1e-5")
+    axes.set_xticks(experiment.epsilons, [f"{epsilon:g}" for epsilon in experiment.epsilons])
+    axes.minorticks_off()
 
 
 def _finish(figure, axes, path: pathlib.Path) -> None:

@@ -72,8 +72,8 @@ def test_layers_modules_and_weights():
 def test_variables_of_an_optimizer():
     optimizer, ours, other = tf.keras.optimizers.SGD(), tf.Variable(1.0), tf.Variable(1.0)
     optimizer.build([ours])
-    assert keras2.is_updated_by(optimizer, ours)
-    assert not keras2.is_updated_by(optimizer, other)
+    assert keras2.index_of(optimizer, ours) == 0
+    assert keras2.index_of(optimizer, other) is None
 
 
 def test_train_step(model):

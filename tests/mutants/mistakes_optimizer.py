@@ -117,7 +117,7 @@ MISTAKES = (
     Mutation(
         "a saved state with other noise is gone on from",
         "optimizers/dp_optimizer.py",
-        "            past.check(saved, self.noise_multiplier, self.expected_batch_size, self.name)\n",
+        "            past_steps.check(saved, self.noise_multiplier, self.expected_batch_size, self.name)\n",
         "",
         ("tests/optimizers/past_test.py::test_a_file_of_steps_with_other_noise_is_refused",),
     ),

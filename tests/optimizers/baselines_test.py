@@ -247,3 +247,16 @@ def test_per_layer_clipping_needs_a_graph():
     model.compile(model.optimizer, Output(reduction="none"), run_eagerly=True)
     with pytest.raises(ValueError, match="run_eagerly"):
         model.fit(X, np.zeros(len(X)), verbose=0)
+
+
+def test_layers_may_be_frozen_where_the_state_is_of_no_variable():
+    """The quantile's state is one number for all variables: it does not say which of them are trained."""
+    model = two_layers(adaclip_tf.DPQuantileClipSGD(**{**COMMON, "noise_multiplier": 1e-9}))
+    model.fit(X, np.zeros(len(X)), batch_size=len(X), verbose=0)
+    before = {name: model.get_layer(name).get_weights()[0] for name in ("first", "second")}
+    model.get_layer("first").trainable = False
+    model.compile(model.optimizer, Output(reduction="none"))
+    model.fit(X, np.zeros(len(X)), batch_size=len(X), verbose=0)
+    np.testing.assert_array_equal(model.get_layer("first").get_weights()[0], before["first"])
+    assert (model.get_layer("second").get_weights()[0] != before["second"]).any()
+    assert int(model.optimizer.noised_steps) == 2

@@ -1,6 +1,7 @@
 """Models for tests that need new ones by the dozen: tracing a step takes a second, taking it back does not."""
 
-from adaclip_tf.optimizers import past
+from adaclip_tf.privacy import past_steps
+from tests import models
 
 
 class Pool:
@@ -17,11 +18,7 @@ class Pool:
         """One that this test does not have yet."""
         if self._taken == len(self._models):
             self._models.append(self._make())
-        model = self._models[self._taken]
+        model = models.forget_steps(self._models[self._taken])
         self._taken += 1
-        optimizer = model.optimizer
-        optimizer.build(model.trainable_variables)
-        for count in (optimizer.noised_steps, optimizer.iterations):
-            count.assign(0)
-        optimizer.start_phase(past.new_phase())
+        model.optimizer.start_phase(past_steps.new_phase())
         return model

@@ -12,6 +12,7 @@ import adaclip_tf
 from adaclip_tf.data import sampling
 from adaclip_tf.privacy import accountants, budget, curve, events, group
 from adaclip_tf.privacy.mechanism import Mechanism
+from tests import models
 
 N, BATCH, DELTA, Z = 200, 10, 1e-4, 2.0
 WHERE = {"num_examples": N, "batch_size": BATCH, "delta": DELTA}
@@ -41,11 +42,7 @@ def traced_model():
 
 @pytest.fixture
 def fresh(traced_model):
-    """A model that has taken no step, without the second that tracing one takes."""
-    traced_model.optimizer.build(traced_model.trainable_variables)
-    for count in (traced_model.optimizer.noised_steps, traced_model.optimizer.iterations):
-        count.assign(0)
-    return traced_model
+    return models.forget_steps(traced_model)
 
 
 def batches(data, steps=8, parts=1):

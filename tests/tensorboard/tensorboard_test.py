@@ -111,11 +111,7 @@ def traced():
 
 @pytest.fixture
 def fresh(traced):
-    """A model that has taken no step, without the second that tracing one takes."""
-    traced.optimizer.build(traced.trainable_variables)
-    for count in (traced.optimizer.noised_steps, traced.optimizer.iterations):
-        count.assign(0)
-    return traced
+    return models.forget_steps(traced)
 
 
 def epsilon_after(steps):

@@ -170,8 +170,8 @@ def _split(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     return _untouched(op, only(labels, 1), graph.axes(op.inputs[0], rank(op.inputs[1])))
 
 
-@entry("SplitV")
-def _split_v(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+@entry("SplitV", "Roll")
+def _axis_comes_third(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     del ctx
     return _untouched(op, only(labels, 0), graph.axes(op.inputs[2], rank(op.inputs[0])))
 
@@ -180,12 +180,6 @@ def _split_v(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
 def _along_axis(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     del ctx
     return _untouched(op, only(labels, 0), graph.axes(op.inputs[1], rank(op.inputs[0])))
-
-
-@entry("Roll")
-def _roll(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
-    del ctx
-    return _untouched(op, only(labels, 0), graph.axes(op.inputs[2], rank(op.inputs[0])))
 
 
 def _untouched(op: tf.Operation, label: Lead, along: list[int] | None) -> Lead:

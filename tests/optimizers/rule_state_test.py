@@ -1,0 +1,61 @@
+"""Tests of `adaclip_tf.optimizers.rule_state`: any structure in variables, cut to those that are trained."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from adaclip_tf import core
+from adaclip_tf.optimizers.rule_state import RuleState
+
+SPECS = [tf.TensorSpec([2], name="one"), tf.TensorSpec([3], name="two")]
+
+
+class Nested(core.ClippingRule):
+    """A list of dicts that runs over the variables, and a number for all, in a tuple."""
+
+    def initial_state(self, specs):
+        return ([{"sum": tf.zeros(spec.shape), "count": tf.constant(1.0)} for spec in specs], {"all": tf.constant(5.0)})
+
+
+def made(rule):
+    named = {}
+
+    def add(value, name, like=None):
+        key = name if like is None else f"{name}/{like.name}"
+        assert key not in named
+        named[key] = tf.Variable(value)
+        return named[key]
+
+    return RuleState(rule, SPECS, SPECS, add), named
+
+
+def test_a_list_may_hold_structures():
+    state, named = made(Nested())
+    assert sorted(named) == ["0/count/one", "0/count/two", "0/sum/one", "0/sum/two", "1/all"]
+    entries, shared = state.read([0, 1])
+    assert [entry["sum"].shape.as_list() for entry in entries] == [[2], [3]]
+    assert float(shared["all"]) == 5.0
+
+
+def test_only_what_is_trained_is_read_and_assigned():
+    state, named = made(Nested())
+    entries, _ = state.read([1])
+    assert len(entries) == 1 and entries[0]["sum"].shape.as_list() == [3]
+    state.assign([1], ([{"sum": tf.ones([3]), "count": tf.constant(2.0)}], {"all": tf.constant(6.0)}))
+    values = {name: np.asarray(variable).tolist() for name, variable in named.items()}
+    assert values == {
+        "0/count/one": 1.0,
+        "0/count/two": 2.0,
+        "0/sum/one": [0.0, 0.0],
+        "0/sum/two": [1.0, 1.0, 1.0],
+        "1/all": 6.0,
+    }
+
+
+def test_a_list_that_does_not_run_over_the_variables_is_refused():
+    class Wrong(core.ClippingRule):
+        def initial_state(self, specs):
+            return {"quantiles": [tf.constant(0.1)] * 3}
+
+    with pytest.raises(ValueError, match=r"an entry for each variable, 2 here; got 3 in quantiles\. For"):
+        made(Wrong())
