@@ -1,7 +1,4 @@
-"""Every name of Keras 2 that is private, or that only Keras 2 has, and that the library reads outside its optimizers.
-
-One function for each question, so that what another generation of Keras answers can be put beside this file.
-"""
+"""Every name of Keras 2 that is private, or that only Keras 2 has. `keras3` answers the same for Keras 3."""
 
 from __future__ import annotations
 
@@ -17,6 +14,10 @@ _ARRAY_ADAPTERS = {"TensorLikeDataAdapter", "CompositeTensorDataAdapter", "Lists
 
 # ---------------------------------------------------------------------------------------------------
 # Models and layers.
+
+saving = tf.keras.saving
+BatchNormalization = tf.keras.layers.BatchNormalization.__mro__[1]  # also SyncBatchNormalization
+Preprocessing = tf.keras.layers.experimental.preprocessing.PreprocessingLayer
 
 
 def layers_of(model: Any) -> list[Any]:
@@ -44,9 +45,14 @@ def has_keras_train_step(model: Any) -> bool:
     return getattr(type(model), "train_step", None) is tf.keras.Model.train_step
 
 
-def index_of(optimizer: Any, variable: Any) -> int | None:
-    """The number of the variable among those that the optimizer was built for; None where it is none of them."""
-    return optimizer._index_dict.get(optimizer._var_key(variable))
+def native(variable: Any) -> Any:
+    """The TensorFlow variable: Keras 2 has no variables of its own."""
+    return variable
+
+
+def path_of(variable: Any) -> str:
+    """The variable's name with those of the layers around it."""
+    return variable.name.split(":")[0]
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -96,6 +102,99 @@ def steps_per_execution(model: Any) -> int | None:
 def takes_tensors_as_logs(callback: Any) -> None:
     """Has Keras turn a batch's logs into numbers only when the callback looks at them."""
     callback._supports_tf_logs = True
+
+
+# ---------------------------------------------------------------------------------------------------
+# Optimizers.
+
+
+def index_of(optimizer: Any, variable: Any) -> int | None:
+    """The number of the variable among those that the optimizer was built for; None where it is none of them."""
+    return optimizer._index_dict.get(optimizer._var_key(variable))
+
+
+class _PlainCall(type(tf.keras.mixed_precision.LossScaleOptimizer)):  # type: ignore[misc]
+    """Lets a class that is a `LossScaleOptimizer` be called like any other."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return type.__call__(cls, *args, **kwargs)
+
+
+class OptimizerBase(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.LossScaleOptimizer, metaclass=_PlainCall):
+    """Keras 2's optimizer, with public names for what a private optimizer needs of it. See `optimizers.shell`."""
+
+    ARGUMENTS = ("weight_decay", "use_ema", "ema_momentum", "ema_overwrite_frequency", "jit_compile")
+
+    def __init__(self, learning_rate: Any, name: str, arguments: dict[str, Any]):
+        # Keras's own default of 0 subtracts 0 from every weight at every step.
+        super().__init__(name=name, **{"weight_decay": None, **arguments})
+        self._learning_rate = self._build_learning_rate(learning_rate)
+
+    @property
+    def strategy(self) -> tf.distribute.Strategy:
+        """The one under which the optimizer was made."""
+        return self._distribution_strategy
+
+    def build(self, var_list: Any) -> None:
+        super().build(var_list)
+        if not getattr(self, "_built", False):
+            self.build_state(list(var_list))
+            self._built = True
+
+    def add_state(self, initial_value: Any, name: str, like: Any = None) -> tf.Variable:
+        """A variable that is saved with the optimizer; in the shape and on the device of `like`, if it is given."""
+        dtype = tf.as_dtype(initial_value.dtype)
+        if like is None:
+            variable = self.add_variable(
+                initial_value.shape, dtype, initializer=lambda shape, dtype: tf.cast(initial_value, dtype), name=name
+            )
+            setattr(self, f"_private_{name}", variable)  # so that checkpoints have its name
+            return variable
+        with tf.distribute.get_strategy().extended.colocate_vars_with(like):
+            name = f"{name}/{like._shared_name}"
+            variable = tf.Variable(initial_value, name=name, dtype=dtype, trainable=False)
+        self._variables.append(variable)
+        return variable
+
+    def update(self, grads_and_vars: Any, name: str | None = None) -> None:
+        """Keras's own update, by gradients that are the same on all replicas."""
+        super().apply_gradients(grads_and_vars, name=name, skip_gradients_aggregation=True)
+
+    def update_step(self, gradient: Any, variable: Any) -> None:
+        self.move(gradient, variable, self.learning_rate)
+
+    def _internal_apply_gradients(self, grads_and_vars: Any) -> Any:
+        if tf.distribute.in_cross_replica_context():
+            return self._distributed_apply_gradients_fn(self._distribution_strategy, grads_and_vars)
+        return super()._internal_apply_gradients(grads_and_vars)
+
+    def _apply_weight_decay(self, variables: Any) -> None:
+        if self.weight_decay is None or not tf.distribute.in_cross_replica_context():
+            super()._apply_weight_decay(variables)
+            return
+
+        def shrink(variable: Any) -> None:
+            rate, decay = (tf.cast(value, variable.dtype) for value in (self.learning_rate, self.weight_decay))
+            variable.assign_sub(variable * decay * rate)
+
+        for variable in filter(self._use_weight_decay, variables):
+            self._distribution_strategy.extended.update(variable, shrink, group=False)
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        learning_rate = self._serialize_hyperparameter(self._learning_rate)
+        config["learning_rate"] = learning_rate if isinstance(learning_rate, dict) else float(learning_rate)
+        return {argument: config[argument] for argument in ("name", "learning_rate", *self.ARGUMENTS)}
+
+    # What Keras asks of a loss-scaling optimizer: see `optimizers.shell`.
+
+    def get_scaled_loss(self, loss: Any) -> Any:
+        """The loss itself."""
+        return loss
+
+    def get_unscaled_gradients(self, grads: Any) -> Any:
+        """The gradients themselves."""
+        return grads
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adaclip_tf._internal import keras2
+from adaclip_tf._internal import keras
 
 
 def objection(layer: Any) -> str | None:
@@ -22,9 +22,9 @@ def objection(layer: Any) -> str | None:
 
 def check(model: Any) -> None:
     """Raises ValueError if Keras's own training step would fail on a regularizer, which it does in other words."""
-    if not keras2.has_keras_train_step(model):
+    if not keras.has_keras_train_step(model):
         return
-    for layer in keras2.layers_of(model):
+    for layer in keras.layers_of(model):
         reason = objection(layer)
         if reason:
             raise ValueError(f"Layer {layer.name!r} ({type(layer).__name__}) {reason}")

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import sys
 
 SUPPORTED = (
-    "adaclip_tf works with Python 3.9 to 3.11 and TensorFlow 2.15 (tensorflow-privacy 0.9.0 cannot be "
-    "imported on TensorFlow 2.16 or later)"
+    "adaclip_tf works with Python 3.9 to 3.13 and TensorFlow 2.15 or later, on Keras 3 or (TensorFlow 2.15, or tf-keras "
+    "and TF_USE_LEGACY_KERAS=1) Keras 2"
 )
 
 
-def check(python: tuple[int, int] | None = None, tensorflow: str | None = None) -> None:
-    """Raises ImportError if Python or TensorFlow is not one that works. Imports neither."""
+def check(python: tuple[int, int] | None = None, tensorflow: str | None = None, backend: str | None = None) -> None:
+    """Raises ImportError if Python, TensorFlow or Keras's backend is not one that works. Imports none of them."""
     python = python or sys.version_info[:2]
-    if not (3, 9) <= python <= (3, 11):
+    if not (3, 9) <= python <= (3, 13):
         raise ImportError(f"{SUPPORTED}; this is Python {python[0]}.{python[1]}.")
     if tensorflow is None:
         tensorflow = _installed_tensorflow()
     if tensorflow is None:
-        raise ImportError(f"{SUPPORTED}; TensorFlow is not installed: pip install 'tensorflow==2.15.*'.")
-    if not tensorflow.startswith("2.15."):
-        raise ImportError(f"{SUPPORTED}; this is TensorFlow {tensorflow}: pip install 'tensorflow==2.15.*'.")
+        raise ImportError(f"{SUPPORTED}; TensorFlow is not installed: pip install tensorflow.")
+    if not _at_least_2_15(tensorflow):
+        raise ImportError(f"{SUPPORTED}; this is TensorFlow {tensorflow}: pip install -U tensorflow.")
+    backend = backend or os.environ.get("KERAS_BACKEND") or "tensorflow"
+    if backend != "tensorflow":
+        raise ImportError(
+            f"adaclip_tf reads TensorFlow's graphs, and Keras's backend is {backend!r}: set KERAS_BACKEND=tensorflow "
+            "before Keras is imported."
+        )
+
+
+def _at_least_2_15(version: str) -> bool:
+    major, minor = (int(part) for part in version.split(".")[:2])
+    return (major, minor) >= (2, 15) and major == 2
 
 
 def _installed_tensorflow() -> str | None:

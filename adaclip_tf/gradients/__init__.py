@@ -7,11 +7,13 @@
 | `ghost/`   | norms and weighted sums read off the backward pass of the whole batch              |
 | `isolated` | every microbatch run by itself: right for any function of one example              |
 | `graph/`   | questions about TensorFlow's graphs, which all of these ask there                   |
+| `reduced`  | from the mean over a batch back to the loss of each example                        |
 | `backward` | one backward pass, and what it was made from                                       |
 
 May import `core` and `_internal`. Knows TensorFlow's graphs and no Keras.
 """
 
 from adaclip_tf.gradients.paths import MUST_DIVIDE, PATHS, ClippedSum, clipped_sum
+from adaclip_tf.gradients.reduced import per_example
 
-__all__ = ["MUST_DIVIDE", "PATHS", "ClippedSum", "clipped_sum"]
+__all__ = ["MUST_DIVIDE", "PATHS", "ClippedSum", "clipped_sum", "per_example"]

@@ -18,7 +18,13 @@ class Backward(NamedTuple):
 
 
 def run(loss: tf.Tensor, variables: Sequence[tf.Variable], tape: Any, microbatch_size: Any = 1) -> Backward:
-    """Differentiates `loss`, which `tape` recorded, each example counting 1 / `microbatch_size`."""
+    """Differentiates `loss`, each example counting 1 / `microbatch_size`; by `tape` if it recorded the loss.
+
+    Without a tape the graph itself is differentiated. A tape may have been told to leave something out.
+    """
     seed = tf.identity(tf.fill(tf.shape(loss), 1.0 / tf.cast(microbatch_size, loss.dtype)))
-    gradients = tape.gradient(loss, list(variables), output_gradients=seed)
+    if tape is None:
+        gradients = tf.gradients(loss, list(variables), grad_ys=seed)
+    else:
+        gradients = tape.gradient(loss, list(variables), output_gradients=seed)
     return Backward(loss, seed, list(gradients), list(variables))

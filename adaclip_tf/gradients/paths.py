@@ -40,7 +40,7 @@ class ClippedSum(NamedTuple):
 def clipped_sum(
     loss: tf.Tensor,
     variables: Sequence[tf.Variable],
-    tape: tf.GradientTape,
+    tape: tf.GradientTape | None,
     transform: core.Transform,
     *,
     path: str,
@@ -53,7 +53,7 @@ def clipped_sum(
     Args:
       loss: shape [batch], one entry per example.
       variables: what to differentiate by.
-      tape: what recorded the loss.
+      tape: what recorded the loss, or None to differentiate the graph.
       transform: (a, b) of this step.
       path: one of `PATHS`.
       num_microbatches: None for one per example.

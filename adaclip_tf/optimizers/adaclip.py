@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-import tensorflow as tf
-
 from adaclip_tf import core
+from adaclip_tf._internal import keras
 from adaclip_tf.optimizers.dp_optimizer import DPOptimizer
 
 
-@tf.keras.saving.register_keras_serializable(package="adaclip_tf")
+@keras.saving.register_keras_serializable(package="adaclip_tf")
 class DPAdaClipSGD(DPOptimizer):
     """SGD with differential privacy by AdaCliP (Pichapati et al. 2019, arXiv 1908.07643).
 
@@ -25,6 +24,7 @@ class DPAdaClipSGD(DPOptimizer):
     and g~ takes the place of the mean gradient in SGD; m and s are moving averages of g~ and of its deviation
     (`adaclip_tf.core.MomentEstimator`). See `adaclip_tf.core` for the code and for the guarantee. Under a
     `MirroredStrategy` or `MultiWorkerMirroredStrategy` all this is over all replicas (docs/distribution.md).
+    >>> import tensorflow as tf
 
     >>> model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(2,))])
     >>> model.compile(optimizer=DPAdaClipSGD(noise_multiplier=1.1, learning_rate=0.3),

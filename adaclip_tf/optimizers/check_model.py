@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from adaclip_tf._internal import keras2, regularizers
+from adaclip_tf._internal import keras, regularizers
 
 
 def check_model(model: tf.keras.Model) -> None:
@@ -20,7 +20,7 @@ def check_model(model: tf.keras.Model) -> None:
     >>> check_model(tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))]))
     """
     found = []
-    for layer in keras2.layers_of(model):
+    for layer in keras.layers_of(model):
         reason = _objection(layer)
         if reason:
             found.append(f"layer {layer.name!r} ({type(layer).__name__}) {reason}")
@@ -29,8 +29,7 @@ def check_model(model: tf.keras.Model) -> None:
 
 
 def _objection(layer) -> str | None:
-    batch_norm = tf.keras.layers.BatchNormalization.__mro__[1]  # also SyncBatchNormalization
-    if isinstance(layer, batch_norm) and layer.trainable:
+    if isinstance(layer, keras.BatchNormalization) and layer.trainable:
         return "mixes the examples of a batch and keeps their statistics; use LayerNormalization or freeze it."
     if getattr(layer, "stateful", False) and isinstance(layer, tf.keras.layers.RNN):
         return "carries its state from one batch into the next; use stateful=False."

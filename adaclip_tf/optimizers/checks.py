@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import contextlib
 
 import numpy as np
 import tensorflow as tf
@@ -31,15 +31,18 @@ def learning_rate(value) -> None:
         ) from None
 
 
-def keras_arguments(arguments, name) -> None:
-    """Refuses what Keras would ignore, mistake, or apply to the noised mean."""
+def keras_arguments(arguments, name, allowed) -> None:
+    """Refuses what Keras would ignore, mistake, or apply to the noised mean. `allowed` is what this Keras knows."""
     refuse_keras_clipping(arguments)
+    for argument in _OF_SAVED_MODELS:
+        if arguments.get(argument) is None or argument == "is_legacy_optimizer":
+            arguments.pop(argument, None)
     for argument in arguments:
         if argument in _RENAMED:
             raise TypeError(f"{name} has no argument `{argument}`; {_RENAMED[argument]}.")
-        if argument not in _KERAS_ARGUMENTS:
+        if argument not in allowed:
             raise TypeError(
-                f"{name} has no argument `{argument}`. Of Keras's own it takes {', '.join(_KERAS_ARGUMENTS)}; "
+                f"{name} has no argument `{argument}`. Of Keras's own it takes {', '.join(allowed)}; "
                 f"`help({name})` lists the others."
             )
     if arguments.get("weight_decay") is not None:
@@ -49,14 +52,27 @@ def keras_arguments(arguments, name) -> None:
             validate.boolean(argument, arguments[argument])
 
 
-_KERAS_ARGUMENTS = ("weight_decay", "use_ema", "ema_momentum", "ema_overwrite_frequency", "jit_compile")
+_OF_SAVED_MODELS = ("is_legacy_optimizer", "loss_scale_factor", "jit_compile")
 _RENAMED = {
     "lr": "use `learning_rate`",
     "decay": "use a `LearningRateSchedule` as `learning_rate`, or `weight_decay`",
+    "loss_scale_factor": "gradients are taken per example and need no scaling",
     "microbatches": "use `num_microbatches`",
     "batch_size": "use `expected_batch_size`",
     "l2_norm_clip": "it adapts what it clips to: see `h2` and `gamma`, or use DPFixedClipSGD",
 }
+
+
+def accumulation_steps(value, arguments):
+    """`accumulation_steps`, which Keras 3 calls `gradient_accumulation_steps`; its own would keep un-noised sums."""
+    theirs = arguments.pop("gradient_accumulation_steps", None)
+    if theirs is None or theirs == value:
+        return value
+    if value != 1:
+        raise ValueError(
+            f"`gradient_accumulation_steps` is another name of `accumulation_steps`; got {theirs!r} and {value!r}."
+        )
+    return theirs
 
 
 def refuse_keras_clipping(arguments) -> None:
@@ -87,8 +103,8 @@ def check_known_variables(indices, variables, name) -> None:
         )
 
 
-def check_state(variables, values, name, positive_names=()) -> None:
-    """Refuses saved values of an optimizer's variables unless all of them fit."""
+def check_state(variables, values, name, positive=()) -> None:
+    """Refuses saved values of an optimizer's variables unless all of them fit; those in `positive` are above 0."""
     fix = "To load it, use the same arguments (`momentum`, `accumulation_steps`, ...) on the same model."
     if len(values) != len(variables):
         raise ValueError(f"The saved optimizer has {len(values)} variables and {name} has {len(variables)}. {fix}")
@@ -97,9 +113,9 @@ def check_state(variables, values, name, positive_names=()) -> None:
         if value.shape != tuple(variable.shape):
             shapes = f"shape {list(value.shape)} and not {list(variable.shape)}"
             raise ValueError(f"The saved value of {variable.name!r} has {shapes}. {fix}")
-        counts = variable.dtype.is_integer
-        positive = re.split("[/:]", variable.name)[0] in positive_names
-        if not np.all(np.isfinite(value)) or (counts and np.any(value < 0)) or (positive and not np.all(value > 0)):
+        counts = tf.as_dtype(variable.dtype).is_integer
+        least = np.nextafter(0.0, 1.0) if any(variable is other for other in positive) else 0.0 if counts else -np.inf
+        if not np.all(np.isfinite(value)) or not np.all(value >= least):
             raise ValueError(
                 f"The saved value of {variable.name!r} is out of range: the file is damaged, or training had diverged "
                 "when it was saved. Load an earlier one."
@@ -121,7 +137,7 @@ def check_variable(variable) -> None:
         raise ValueError(f"Variable {variable.name!r} has the unknown shape {variable.shape}; give it a fixed one.")
 
 
-def per_example_loss(loss, num_microbatches, replicas, tape) -> tf.Tensor:
+def per_example_loss(loss, num_microbatches, replicas, tape=None) -> tf.Tensor:
     """The loss as one entry per example, or a ValueError that says why it has none."""
     if not hasattr(loss, "graph"):
         raise ValueError(
@@ -139,14 +155,11 @@ def per_example_loss(loss, num_microbatches, replicas, tape) -> tf.Tensor:
         raise ValueError(f"The loss must be real numbers, one per example; got dtype {loss.dtype.name}.")
     if loss.shape.rank is None:
         raise ValueError("The loss has an unknown rank, so it can't be told what an example is; use `tf.ensure_shape`.")
-    if loss.shape.rank == 0:
-        raise ValueError(
-            "The loss is a scalar: it has been reduced over the batch, and examples can't be told apart. Compile "
-            'the model with a loss object made with `reduction="none"`, e.g. '
-            '`SparseCategoricalCrossentropy(reduction="none")`.'
-        )
-    if loss.shape.rank > 1:
-        with tape:
+    with tape or contextlib.nullcontext():
+        if loss.shape.rank == 0:
+            # Keras divides by the number of replicas, whose gradients it adds up.
+            loss = gradients.per_example(loss) * float(replicas)
+        elif loss.shape.rank > 1:
             loss = _mean_per_example(loss)
     _check_microbatches(loss, num_microbatches, replicas)
     return loss

@@ -1,7 +1,7 @@
 """`DPOptimizer`: what all private optimizers share, for any clipping rule.
 
 The step is `optimizers.step`, the mathematics `adaclip_tf.core`, the gradients `adaclip_tf.gradients`; Keras's side is
-`keras2`. Here is what users see: arguments, `minimize`, what may be looked at, what is saved.
+`shell`. Here is what users see: arguments, `minimize`, what may be looked at, what is saved.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import tensorflow as tf
 from absl import logging
 
 from adaclip_tf import core
+from adaclip_tf._internal import keras
 from adaclip_tf.optimizers import checks, replicas, tags, traced
-from adaclip_tf.optimizers.keras2 import Shell
 from adaclip_tf.optimizers.settings import Settings
+from adaclip_tf.optimizers.shell import Shell
 from adaclip_tf.optimizers.step import PrivateStep
 from adaclip_tf.privacy import past_steps
 
@@ -54,6 +55,7 @@ class DPOptimizer(Shell):
     ):
         if not isinstance(rule, core.ClippingRule):
             raise ValueError(f"`rule` must be a `core.ClippingRule`, such as `core.FixedClip(1.0)`; got {rule!r}.")
+        accumulation_steps = checks.accumulation_steps(accumulation_steps, keras_optimizer_arguments)
         settings = Settings(
             noise_multiplier=noise_multiplier,
             num_microbatches=num_microbatches,
@@ -135,7 +137,7 @@ class DPOptimizer(Shell):
           loss: a tensor of shape [batch] with one entry per example, computed in the current graph; or a callable that
             returns one.
           var_list: the variables, or a callable that returns them.
-          tape: the tape that recorded the loss, if it is a tensor.
+          tape: the tape that recorded the loss, if there is one.
           data: the examples: a tuple of arrays that `loss` is called with. With it the step works in eager code too: it
             is traced once for each `loss` function, so define that function outside of the loop.
 
@@ -156,23 +158,22 @@ class DPOptimizer(Shell):
         Args:
           loss: a tensor of shape [batch] with one entry per example, or a callable that returns one.
           var_list: the variables, or a callable that returns them.
-          tape: the tape that recorded the loss, if it is a tensor.
+          tape: the tape that recorded the loss, if there is one. Without it the graph is differentiated.
         """
-        if not callable(loss) and tape is None:
-            raise ValueError("`tape` is required where `loss` is a tensor: the `tf.GradientTape` that recorded it.")
         replicas.check_step(self.strategy, self.num_microbatches, type(self).__name__)
-        loss, var_list, tape = _record(loss, var_list, tape)
+        loss = tf.convert_to_tensor(loss() if callable(loss) else loss)
+        var_list = list(var_list() if callable(var_list) else var_list)
         loss = checks.per_example_loss(loss, self.private_step.num_microbatches_here, replicas.count(), tape)
         with tf.init_scope():
             self.build(var_list)
-        indices = self.indices_of(var_list)
+        indices = [keras.index_of(self, variable) for variable in var_list]
         checks.check_known_variables(indices, var_list, self.name)
         self.private_step.train_only(indices)
-        mean, complete = self.private_step.take(loss, var_list, tape)
+        mean, complete = self.private_step.take(loss, [keras.native(variable) for variable in var_list], tape)
         return [(tags.tag(gradient, self, complete), variable) for gradient, variable in zip(mean, var_list)]
 
-    def build_private(self, variables):
-        self.private_step.build(variables, self.add_state)
+    def build_private(self, variables, names):
+        self.private_step.build(variables, names, self.add_state)
 
     # ------------------------------------------------------------------------------------------------------------
     # What may be looked at.
@@ -218,9 +219,10 @@ class DPOptimizer(Shell):
 
     def check_saved(self, values):
         """Refuses saved values of `variables` that do not fit, or that are of steps with other noise."""
-        checks.check_state(self.variables, values, self.name, self.rule.positive_state)
+        variables = [keras.native(variable) for variable in self.variables]
+        checks.check_state(variables, values, self.name, self.private_step.positive_variables())
         if self.private_step.built:
-            saved = self.private_step.past.pick(self.variables, [np.asarray(value) for value in values])
+            saved = self.private_step.past.pick(variables, [np.asarray(value) for value in values])
             past_steps.check(saved, self.noise_multiplier, self.expected_batch_size, self.name)
 
     def set_weights(self, weights):
@@ -236,13 +238,3 @@ class DPOptimizer(Shell):
                 "cost."
             )
         super().__setattr__(name, value)
-
-
-def _record(loss, var_list, tape):
-    """Turns a callable loss into a tensor and its tape."""
-    if callable(loss):
-        tape = tape or tf.GradientTape()
-        with tape:
-            loss = loss()
-    var_list = list(var_list() if callable(var_list) else var_list)
-    return tf.convert_to_tensor(loss), var_list, tape

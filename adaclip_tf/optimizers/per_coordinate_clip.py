@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tensorflow as tf
-
 from adaclip_tf import core
+from adaclip_tf._internal import keras
 from adaclip_tf.optimizers.dp_optimizer import DPOptimizer
 
 
-@tf.keras.saving.register_keras_serializable(package="adaclip_tf")
+@keras.saving.register_keras_serializable(package="adaclip_tf")
 class DPPerCoordinateClipSGD(DPOptimizer):
     """Each coordinate of each example's gradient clipped to [-C, C] (Shokri & Shmatikov 2015).
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tensorflow as tf
-
 from adaclip_tf import core
+from adaclip_tf._internal import keras
 from adaclip_tf.optimizers.dp_optimizer import DPOptimizer
 
 
-@tf.keras.saving.register_keras_serializable(package="adaclip_tf")
+@keras.saving.register_keras_serializable(package="adaclip_tf")
 class DPPerLayerClipSGD(DPOptimizer):
     """Each layer's gradient clipped to norm C, as Abadi et al. 2016 do: the baseline of the paper's MLP.
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 
-import tensorflow as tf
-
 from adaclip_tf import core
-from adaclip_tf._internal import validate
+from adaclip_tf._internal import keras, validate
 from adaclip_tf.optimizers.dp_optimizer import DPOptimizer
 
 _LEAST_SHARE = 1e-6  # where there is next to no noise
 
 
-@tf.keras.saving.register_keras_serializable(package="adaclip_tf")
+@keras.saving.register_keras_serializable(package="adaclip_tf")
 class DPQuantileClipSGD(DPOptimizer):
     """DP-SGD whose clip follows a quantile of the gradients' norms (Andrew et al. 2021).
 

@@ -6,7 +6,7 @@ the others stands still. A list in a rule's state runs over the variables (`core
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -34,6 +34,16 @@ class RuleState:
         variables = self._walk(self._variables, (), lambda variable, *_: variable, trained)
         for variable, value in zip(tf.nest.flatten(variables), tf.nest.flatten(state)):
             variable.assign(value, read_value=False)
+
+    def variables_named(self, names: Collection[str]) -> list[tf.Variable]:
+        """Those below one of these names of the state."""
+        found: list[tf.Variable] = []
+        self._walk(
+            self._variables,
+            (),
+            lambda variable, path, _: found.append(variable) if path[:1] and path[0] in names else None,
+        )
+        return found
 
     def _walk(
         self, state: Any, path: Path, visit: Callable, trained: Sequence[int] | None = None, index: int | None = None

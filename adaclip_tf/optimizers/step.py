@@ -53,9 +53,9 @@ class PrivateStep:
     # ------------------------------------------------------------------------------------------------------------
     # State.
 
-    def build(self, variables: Sequence[tf.Variable], add: Callable[..., tf.Variable]) -> None:
+    def build(self, variables: Sequence[Any], names: Sequence[str], add: Callable[..., tf.Variable]) -> None:
         """Makes the state by `add(initial value, name, variable to be like or None)`, which has it saved."""
-        self._all_specs = [tf.TensorSpec(v.shape, tf.float32, _unique(i, variables)) for i, v in enumerate(variables)]
+        self._all_specs = [tf.TensorSpec(v.shape, tf.float32, _unique(i, names)) for i, v in enumerate(variables)]
         self._trained = tuple(range(len(variables)))
         self._rule_state = RuleState(self.rule, self._all_specs, variables, add)
         self.noised_steps = add(np.int64(0), "noised_steps")
@@ -79,6 +79,10 @@ class PrivateStep:
     def state(self) -> Any:
         """The rule's state, of the variables that are trained."""
         return self._rule_state.read(self._trained)
+
+    def positive_variables(self) -> list[tf.Variable]:
+        """Those of the rule's state that are above 0 in any state that can be gone on from."""
+        return self._rule_state.variables_named(self.rule.positive_state) if self.built else []
 
     def past_steps(self) -> past_steps.PastSteps:
         """How many noised steps there were and what they were like, from the saved state."""
@@ -285,8 +289,7 @@ def _zeros(specs: Sequence[tf.TensorSpec]) -> list[tf.Tensor]:
     return [tf.zeros(spec.shape) for spec in specs]
 
 
-def _unique(index: int, variables: Sequence[tf.Variable]) -> str:
-    """The variable's name, numbered where another one has the same."""
-    name = variables[index].name.split(":")[0]
-    earlier = sum(variable.name.split(":")[0] == name for variable in variables[:index])
-    return f"{name}_{earlier}" if earlier else name
+def _unique(index: int, names: Sequence[str]) -> str:
+    """The name, numbered where an earlier one is the same."""
+    earlier = list(names[:index]).count(names[index])
+    return f"{names[index]}_{earlier}" if earlier else names[index]

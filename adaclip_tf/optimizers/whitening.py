@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-import tensorflow as tf
-
 from adaclip_tf import core
+from adaclip_tf._internal import keras
 from adaclip_tf.optimizers.dp_optimizer import DPOptimizer
 
 
-@tf.keras.saving.register_keras_serializable(package="adaclip_tf")
+@keras.saving.register_keras_serializable(package="adaclip_tf")
 class DPWhiteningSGD(DPOptimizer):
     """a = m, b_i = sqrt(d / gamma) s_i: every coordinate gets noise in proportion to its deviation.
 

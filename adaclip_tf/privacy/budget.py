@@ -27,7 +27,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf._internal import keras2, regularizers, validate
+from adaclip_tf._internal import keras, regularizers, validate
 from adaclip_tf.privacy import account, claims, fit_data, private_optimizer, run_checks, statement
 from adaclip_tf.privacy import ledger as ledger_lib
 from adaclip_tf.privacy.drawn import Drawn, require_drawn
@@ -292,7 +292,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         self._account.after_call(optimizer, steps, thorough=thorough)
 
     def _write(self, accountants: tuple[str, ...] | None) -> None:
-        if self.statement_path is None or self.noised_steps == 0 or not keras2.is_chief(self.model):
+        if self.statement_path is None or self.noised_steps == 0 or not keras.is_chief(self.model):
             return
         report = self.meter.report(self._optimizer, accountants)
         if report is not None:

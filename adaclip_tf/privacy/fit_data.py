@@ -9,14 +9,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from adaclip_tf._internal import keras2
+from adaclip_tf._internal import keras
 from adaclip_tf.privacy.claims import Given
 from adaclip_tf.privacy.drawn import drawn_of
 
 
 def given_to_fit(model: Any) -> Given:
     """What the `fit` of `model` that called this was given."""
-    call = keras2.running_fit(model)
+    call = keras.running_fit(model)
     if call is None:
         return Given()
     if call.cut:
@@ -24,7 +24,7 @@ def given_to_fit(model: Any) -> Given:
         rows = shapes[0][0] if shapes and len(shapes[0]) else None
         return Given(True, rows, call.batch_size)
     # A train step of one's own may take elements that are no batches.
-    batches = keras2.has_keras_train_step(model) and isinstance(call.x, tf.data.Dataset)
+    batches = keras.has_keras_train_step(model) and isinstance(call.x, tf.data.Dataset)
     return Given(False, None, _static_size(call.x) if batches else None, drawn_of(call.x))
 
 

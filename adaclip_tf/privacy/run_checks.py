@@ -7,18 +7,18 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf._internal import files, keras2
+from adaclip_tf._internal import files, keras
 from adaclip_tf.privacy import statement
 from adaclip_tf.privacy.ledger import Ledger
 
 
 def check_files(model: Any, statement_path: str | None, ledger: Ledger | None) -> None:
     """Whether what is to be written can be: told now, not after an epoch."""
-    if statement_path is not None and keras2.is_chief(model):
+    if statement_path is not None and keras.is_chief(model):
         for suffix in (".txt", ".json"):
             files.check_writable("statement_path", statement.base_path(statement_path) + suffix)
     if ledger is not None:
-        if keras2.has_several_workers(model):
+        if keras.has_several_workers(model):
             raise ValueError(
                 "`ledger` is for a training in one process: workers would all write to it. Train without it, and "
                 "write down what it cost by `Ledger.add(name, optimizer_event(...))`."
@@ -28,7 +28,7 @@ def check_files(model: Any, statement_path: str | None, ledger: Ledger | None) -
 
 def steps_per_call(model: Any, accumulation_steps: int, batches_per_epoch: int | None) -> int:
     """How many noised steps one call of the train function takes at most."""
-    batches = keras2.steps_per_execution(model)
+    batches = keras.steps_per_execution(model)
     if batches is None:
         raise ValueError(
             "`steps_per_execution='auto'` changes how many steps one call takes, so PrivacyBudget "

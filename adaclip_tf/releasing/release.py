@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from adaclip_tf._internal import files, validate
+from adaclip_tf._internal import files, keras, validate
 from adaclip_tf.privacy import private_optimizer
 from adaclip_tf.releasing import layer_state, release_files, release_statement, twins
 
@@ -165,7 +165,7 @@ def _check_all_named(model: Any, optimizer: Any, twin: Any, named: set[str]) -> 
     """Raises unless everything that the optimizer did not train, and that is to be written, was named."""
     held = twins.held_by(model, optimizer)
     if twin is not None:
-        held += layer_state.held_in(tf.keras.saving.serialize_keras_object(twin))
+        held += layer_state.held_in(keras.saving.serialize_keras_object(twin))
     open_questions: dict[tuple[str, ...], list[layer_state.Held]] = {}
     for each in held:
         if not set(each.names) & named:

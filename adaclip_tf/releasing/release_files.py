@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
-from adaclip_tf._internal import keras2
+from adaclip_tf._internal import keras
 from adaclip_tf.releasing import release_statement, twins
 
 _STAMP = (1980, 1, 1, 0, 0, 0)  # zip's earliest: when a release was made is nobody's business
@@ -128,7 +128,7 @@ def weights_file(model: Any, optimizer: Any, text: str, contents: dict[str, Any]
         file.attrs["layer_names"] = [layer.name.encode() for layer in model.layers]
         file.attrs["backend"], file.attrs["keras_version"] = b"tensorflow", _KERAS.encode()
         groups = [(layer.name, layer.trainable_weights + layer.non_trainable_weights) for layer in model.layers]
-        groups.append(("top_level_model_weights", keras2.own_weights(model)))
+        groups.append(("top_level_model_weights", keras.own_weights(model)))
         for group_name, variables in groups:
             group = file.create_group(group_name)
             group.attrs["weight_names"] = [_checked(variable, group_name).name.encode() for variable in variables]

@@ -12,13 +12,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from adaclip_tf._internal import keras2
+from adaclip_tf._internal import keras
 from adaclip_tf.releasing import layer_state
 
 # What an array of a release is; the later, the weaker.
 TRAINED, INITIAL, PUBLIC, ALLOWED = KINDS = ("trained with noise", "initial value", "declared public", "NOT covered")
-
-_Preprocessing = tf.keras.layers.experimental.preprocessing.PreprocessingLayer
 
 
 def tree(model: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -32,20 +30,20 @@ def _tree(layer: Any, names: tuple[str, ...], seen: set[int]) -> Iterator[tuple[
     seen.add(id(layer))
     yield names, layer
     if isinstance(layer, tf.keras.layers.Layer):
-        for child in keras2.modules_in(layer):
-            yield from _tree(child, (*names, keras2.module_name(child)), seen)
+        for child in keras.modules_in(layer):
+            yield from _tree(child, (*names, keras.module_name(child)), seen)
 
 
 def variables_of(layer: Any) -> list[Any]:
     """The variables that the layer itself has, without those of layers in it."""
     if not isinstance(layer, tf.keras.layers.Layer):
         return list(layer.variables)  # a plain tf.Module
-    return [v for v in keras2.own_weights(layer) if isinstance(v, tf.Variable)]
+    return [v for v in keras.own_weights(layer) if isinstance(v, tf.Variable)]
 
 
 def saved_values(layer: Any) -> list[Any]:
     """The arrays that Keras saves of the layer itself: its variables, or what a preprocessing layer makes of them."""
-    if not isinstance(layer, _Preprocessing):
+    if not isinstance(layer, keras.Preprocessing):
         return [variable.numpy() for variable in variables_of(layer)]
     store: dict[str, Any] = {}
     layer.save_own_variables(store)
@@ -54,7 +52,7 @@ def saved_values(layer: Any) -> list[Any]:
 
 def is_trained(variable: Any, optimizer: Any) -> bool:
     """Whether the optimizer, and so nothing but noised gradients, moves the variable."""
-    return keras2.index_of(optimizer, variable) is not None
+    return keras.index_of(optimizer, variable) is not None
 
 
 def held_by(model: Any, optimizer: Any) -> list[layer_state.Held]:
@@ -65,7 +63,7 @@ def held_by(model: Any, optimizer: Any) -> list[layer_state.Held]:
         if any(names[: len(outer)] == outer for outer in inside):
             continue
         kind = type(layer).__name__
-        if isinstance(layer, _Preprocessing):
+        if isinstance(layer, keras.Preprocessing):
             inside.add(names)  # its inner tables are its own
             what = layer_state.LEARNT.get(kind, "what `adapt` learnt from data")
             found.append(layer_state.Held(names, kind, what))
@@ -98,7 +96,7 @@ def build(model: Any) -> Any:
                 f"layer {layer.name!r} is a Python lambda, which Keras refuses to load; write a layer class"
             )
     classes = {type(layer).__name__: type(layer) for _, layer in tree(model)}
-    with tf.keras.saving.custom_object_scope(classes):
+    with keras.saving.custom_object_scope(classes):
         twin = type(model).from_config(layer_state.without_batch_sizes(model.get_config()))
         if not twin.built:
             twin.build_from_config(layer_state.without_batch_sizes(model.get_build_config()))
@@ -108,7 +106,7 @@ def build(model: Any) -> Any:
         raise ValueError("its configuration makes other layers than it has")
     for (names, layer), (_, other) in zip(ours, theirs):
         shapes, others = ([v.shape for v in variables_of(each)] for each in (layer, other))
-        if shapes != others and not isinstance(layer, _Preprocessing):
+        if shapes != others and not isinstance(layer, keras.Preprocessing):
             raise ValueError(f"its configuration makes other variables in {'/'.join(names)} than it has")
     return twin
 
@@ -117,7 +115,7 @@ def fill(twin: Any, model: Any, optimizer: Any, public: Collection[str], allow: 
     """Copies trained variables, and all that layers hold which are named. The rest keeps its initial value."""
     for (names, layer), (_, other) in zip(tree(model), tree(twin)):
         named = bool(set(names) & {*public, *allow})
-        if named and (isinstance(layer, _Preprocessing) or _has_assets(layer)):
+        if named and (isinstance(layer, keras.Preprocessing) or _has_assets(layer)):
             _copy_whole(layer, other)
             continue
         for variable, target in zip(variables_of(layer), variables_of(other)):

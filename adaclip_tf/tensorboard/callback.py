@@ -29,7 +29,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf._internal import keras2, validate
+from adaclip_tf._internal import keras, validate
 from adaclip_tf.privacy import fit_data, private_optimizer
 from adaclip_tf.privacy.budget import PrivacyBudget
 from adaclip_tf.privacy.meter import PrivacyMeter
@@ -83,7 +83,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         nonprivate: bool = False,
     ):
         super().__init__()
-        keras2.takes_tensors_as_logs(self)
+        keras.takes_tensors_as_logs(self)
         self.log_dir = validate.path("log_dir", log_dir)
         self._meter = arguments.meter_of(budget, num_examples, batch_size, delta)
         self._checks_run = not isinstance(budget, PrivacyBudget)  # which checks the run itself
@@ -131,7 +131,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         self._measure = None
         self._first_step = self._last_step = self._step()
         self._last_tags, self._epoch, self._epoch_logs = set(), 0, {}
-        if not keras2.is_chief(self.model):
+        if not keras.is_chief(self.model):
             return
         self._files.open(summaries.PRIVACY_RUN)
         if self._nonprivate:

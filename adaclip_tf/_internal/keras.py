@@ -1,0 +1,72 @@
+"""What the library asks of Keras, answered by the generation that `tf.keras` is. Nothing else tells them apart."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+GENERATION = 2 if tf.keras.__version__.startswith("2.") else 3
+
+if GENERATION == 2:
+    from adaclip_tf._internal.keras2 import (
+        BatchNormalization,
+        FitCall,
+        OptimizerBase,
+        Preprocessing,
+        has_keras_train_step,
+        has_several_workers,
+        index_of,
+        is_chief,
+        layers_of,
+        module_name,
+        modules_in,
+        native,
+        own_weights,
+        path_of,
+        running_fit,
+        saving,
+        steps_per_execution,
+        takes_tensors_as_logs,
+    )
+else:
+    from adaclip_tf._internal.keras3 import (  # type: ignore[assignment]
+        BatchNormalization,
+        FitCall,
+        OptimizerBase,
+        Preprocessing,
+        has_keras_train_step,
+        has_several_workers,
+        index_of,
+        is_chief,
+        layers_of,
+        module_name,
+        modules_in,
+        native,
+        own_weights,
+        path_of,
+        running_fit,
+        saving,
+        steps_per_execution,
+        takes_tensors_as_logs,
+    )
+
+__all__ = [
+    "GENERATION",
+    "BatchNormalization",
+    "FitCall",
+    "OptimizerBase",
+    "Preprocessing",
+    "has_keras_train_step",
+    "has_several_workers",
+    "index_of",
+    "is_chief",
+    "layers_of",
+    "module_name",
+    "modules_in",
+    "native",
+    "own_weights",
+    "path_of",
+    "running_fit",
+    "saving",
+    "steps_per_execution",
+    "takes_tensors_as_logs",
+]

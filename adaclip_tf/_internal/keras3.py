@@ -1,0 +1,230 @@
+"""Every name of Keras 3 that is private, or that only Keras 3 has. `keras2` answers the same for Keras 2."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+# Keras's adapter for data that it cuts into batches itself.
+_ARRAY_ADAPTER = "ArrayDataAdapter"
+
+
+# ---------------------------------------------------------------------------------------------------
+# Models and layers.
+
+saving = keras.saving
+BatchNormalization = keras.layers.BatchNormalization
+# Layers whose state was computed from data before training, by `adapt`.
+Preprocessing = tuple(
+    kind for kind in vars(keras.layers).values() if isinstance(kind, type) and callable(getattr(kind, "adapt", None))
+)
+
+
+def layers_of(model: Any) -> list[Any]:
+    """All layers, those nested in layers too. `_flatten_layers` sees lists and dicts of layers; `layers` does not."""
+    return list(model._flatten_layers(include_self=False))
+
+
+def modules_in(layer: Any) -> list[Any]:
+    """The modules directly in a layer: its layers, and the lookup tables of preprocessing layers."""
+    tables = [part for part in vars(layer).values() if isinstance(part, tf.Module) and not is_layer(part)]
+    return [*layer._flatten_layers(include_self=False, recursive=False), *tables]
+
+
+def is_layer(part: Any) -> bool:
+    return isinstance(part, keras.layers.Layer)
+
+
+def module_name(module: Any) -> str:
+    """The name of a module. A plain tf.Module has no `name` before its base class's `__init__` ran, only `_name`."""
+    return getattr(module, "name", None) or getattr(module, "_name", None) or type(module).__name__
+
+
+def own_weights(layer: Any) -> list[Any]:
+    """The weights that a layer itself has. The public `weights` adds those of the layers in it."""
+    return [native(variable) for variable in [*layer._trainable_variables, *layer._non_trainable_variables]]
+
+
+def has_keras_train_step(model: Any) -> bool:
+    """Whether one training step is Keras's own, so that its habits can be relied on."""
+    return getattr(type(model), "train_step", None) is keras.Model.train_step
+
+
+def native(variable: Any) -> Any:
+    """The TensorFlow variable in one of Keras. `value` would cast it under a policy of mixed precision."""
+    return variable._value if isinstance(variable, keras.Variable) else variable
+
+
+def path_of(variable: Any) -> str:
+    """The variable's name with those of the layers around it."""
+    return variable.path if isinstance(variable, keras.Variable) else variable.name.split(":")[0]
+
+
+# ---------------------------------------------------------------------------------------------------
+# A running `fit`.
+
+
+class FitCall(NamedTuple):
+    """What a running `fit` was given.
+
+    Attributes:
+      x: its argument.
+      cut: whether Keras cuts `x` into batches; otherwise it comes in batches.
+      batch_size: of the batches that are cut.
+    """
+
+    x: Any
+    cut: bool = False
+    batch_size: int | None = None
+
+
+def running_fit(model: Any) -> FitCall | None:
+    """What the `fit` of `model` that is above on the stack was given, or None where there is none.
+
+    Keras tells its callbacks nothing of the data. It is in the local variables of `fit`: `x` and `epoch_iterator`,
+    whose `data_adapter` is of a class for each kind of data.
+    """
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        names = frame.f_locals
+        if frame.f_code.co_name == "fit" and names.get("self") is model and "epoch_iterator" in names:
+            adapter = getattr(names["epoch_iterator"], "data_adapter", None)
+            if type(adapter).__name__ == _ARRAY_ADAPTER:
+                return FitCall(names.get("x"), True, adapter.batch_size)
+            return FitCall(names.get("x"))
+        frame = frame.f_back
+    return None
+
+
+def steps_per_execution(model: Any) -> int | None:
+    """Batches of one call of the train function; None where Keras tunes their number."""
+    batches = getattr(model, "steps_per_execution", 1)
+    return batches if isinstance(batches, int) else None
+
+
+def takes_tensors_as_logs(callback: Any) -> None:
+    """Nothing to do: Keras 3 hands a batch's logs on as they are."""
+    del callback
+
+
+# ---------------------------------------------------------------------------------------------------
+# Optimizers.
+
+
+def index_of(optimizer: Any, variable: Any) -> int | None:
+    """The number of the variable among those that the optimizer was built for; None where it is none of them."""
+    return optimizer._trainable_variables_indices.get(optimizer._var_key(variable))
+
+
+_Optimizer, _LossScale = keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer
+
+
+def _undone() -> dict[str, Any]:
+    """What a `LossScaleOptimizer` does otherwise than any optimizer, undone."""
+    names = [name for name in vars(_LossScale) if hasattr(_Optimizer, name) and not name.startswith("__")]
+    return {name: getattr(_Optimizer, name) for name in [*names, "__init__"]}
+
+
+# By `type`, not by a `class` statement: its methods are plain copies of the other class's.
+_InName: Any = type("_InName", (_LossScale,), _undone())
+
+
+class OptimizerBase(_InName):
+    """Keras 3's optimizer, with public names for what a private optimizer needs of it. See `optimizers.shell`.
+
+    A `LossScaleOptimizer` in name only: everything that class does is undone.
+    """
+
+    ARGUMENTS = ("weight_decay", "use_ema", "ema_momentum", "ema_overwrite_frequency")
+
+    def __init__(self, learning_rate: Any, name: str, arguments: dict[str, Any]):
+        if isinstance(learning_rate, (tf.Variable, tf.Tensor, keras.Variable)):
+            learning_rate = float(learning_rate.numpy())
+        elif not callable(learning_rate):
+            learning_rate = float(learning_rate)
+        super().__init__(learning_rate, name=name, **arguments)
+
+    @property
+    def strategy(self) -> tf.distribute.Strategy:
+        """The one under which the optimizer was made."""
+        return self._distribution_strategy
+
+    def build(self, variables: Any) -> None:
+        if not self.built:
+            super().build(list(variables))
+            self.build_state(list(variables))
+
+    def add_state(self, initial_value: Any, name: str, like: Any = None) -> tf.Variable:
+        """A variable that is saved with the optimizer; on the device of `like`, if it is given."""
+        full_name = name.replace("/", "_") if like is None else f"{path_of(like)}/{name}".replace("/", "_")
+        options = {
+            "shape": tuple(initial_value.shape),
+            "initializer": lambda shape, dtype: tf.cast(initial_value, dtype),
+            "dtype": tf.as_dtype(initial_value.dtype).name,
+            "name": full_name,
+        }
+        if like is None:
+            variable = self.add_variable(**options)
+        else:
+            with self._distribution_strategy.extended.colocate_vars_with(native(like)):
+                variable = self.add_variable(**options)
+        setattr(self, f"_private_{full_name}", variable)  # so that checkpoints have its name
+        return native(variable)
+
+    def update(self, grads_and_vars: Any, name: str | None = None) -> None:
+        """Keras's own update, by gradients that are the same on all replicas."""
+        del name
+        gradients, variables = zip(*grads_and_vars)
+        super().apply(list(gradients), list(variables))
+
+    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
+        """As `apply_gradients`."""
+        variables = self._trainable_variables if trainable_variables is None else trainable_variables
+        self.apply_gradients(list(zip(grads, variables)))
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        self.move(gradient, variable, learning_rate)
+
+    def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
+        return grads_and_vars  # they are the sum over all replicas already
+
+    def _backend_update_step(self, grads: Any, trainable_variables: Any, learning_rate: Any) -> None:
+        if not tf.distribute.in_cross_replica_context():
+            super()._backend_update_step(grads, trainable_variables, learning_rate)
+            return
+        pairs = list(zip(grads, [native(variable) for variable in trainable_variables]))
+        self._distributed_tf_update_step(self._distribution_strategy, pairs, learning_rate)
+
+    def _apply_weight_decay(self, variables: Any) -> None:
+        if self.weight_decay is None or not tf.distribute.in_cross_replica_context():
+            super()._apply_weight_decay(variables)
+            return
+
+        def shrink(variable: Any) -> None:
+            rate, decay = (tf.cast(value, variable.dtype) for value in (self.learning_rate, self.weight_decay))
+            variable.assign_sub(variable * decay * rate)
+
+        for variable in filter(self._use_weight_decay, variables):
+            self._distribution_strategy.extended.update(native(variable), shrink, group=False)
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        return {argument: config[argument] for argument in ("name", "learning_rate", *self.ARGUMENTS)}
+
+
+# ---------------------------------------------------------------------------------------------------
+# Processes.
+
+
+def is_chief(model: Any) -> bool:
+    """Whether this process writes files: of several workers only one does."""
+    return bool(model.distribute_strategy.extended.should_checkpoint)
+
+
+def has_several_workers(model: Any) -> bool:
+    """Whether the training is one of several processes."""
+    return bool(model.distribute_strategy.extended._in_multi_worker_mode())

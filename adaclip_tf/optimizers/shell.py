@@ -1,0 +1,149 @@
+"""What a private optimizer is to Keras, of whichever generation: variables that are saved, an update, a configuration.
+
+It knows nothing of clipping and noise; `dp_optimizer` does. Keras's private names are in `_internal.keras2` and
+`_internal.keras3`, whose `OptimizerBase` is the class below this one.
+
+Under the `mixed_float16` policy Keras wraps every optimizer that is not a `LossScaleOptimizer` in one. That would
+multiply the loss, hence the gradients that are clipped, by a large number. `OptimizerBase` therefore says it is one,
+and scales by 1: gradients are taken per example, never divided by the batch size, so they are far from float16's
+smallest numbers to begin with.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import tensorflow as tf
+
+from adaclip_tf._internal import keras, validate
+from adaclip_tf.optimizers import checks, handed_over, replicas, tags
+
+
+class Shell(keras.OptimizerBase):
+    """SGD with momentum on gradients that are private already."""
+
+    def __init__(self, learning_rate: Any, momentum: float, nesterov: bool, name: str, keras_arguments: dict[str, Any]):
+        checks.keras_arguments(keras_arguments, type(self).__name__, self.ARGUMENTS)
+        momentum = checks.momentum(momentum)
+        nesterov = validate.boolean("nesterov", nesterov)
+        if nesterov and not momentum:
+            raise ValueError(f"`nesterov=True` needs a `momentum` above 0; got momentum={momentum!r}.")
+        checks.learning_rate(learning_rate)
+        super().__init__(learning_rate, name, keras_arguments)
+        self.momentum, self.nesterov = momentum, nesterov
+        self._handed_over = handed_over.Losses()
+        replicas.check_strategy(self.strategy, type(self).__name__)
+
+    # ------------------------------------------------------------------------------------------------------------
+    # Variables.
+
+    def build_private(self, variables, names):
+        """Makes the private state, by `add_state`; once, and under the strategy's scope."""
+        raise NotImplementedError
+
+    def check_saved(self, values):
+        """Raises ValueError where saved values of `variables` can't be gone on from."""
+        raise NotImplementedError
+
+    def build(self, variables):
+        """Creates the state: that of the clipping rule, momentum, the count of noised steps."""
+        # All replicas move the state together, so it must be mirrored, wherever this is called.
+        with replicas.scope(self.strategy):
+            super().build(variables)
+
+    def build_state(self, variables):
+        """Creates what Keras itself does not; called by `build`, once."""
+        natives = [keras.native(variable) for variable in variables]
+        checks.check_variables(natives)
+        self._momentums = []
+        if self.momentum:
+            self._momentums = [self.add_variable_from_reference(variable, name="momentum") for variable in variables]
+        self.build_private(variables, [keras.path_of(variable) for variable in variables])
+
+    # ------------------------------------------------------------------------------------------------------------
+    # The update.
+
+    def scale_loss(self, loss):
+        """Takes over the loss of a training step: for `train_step`s that differentiate it themselves.
+
+        Keras 3's own calls it inside its tape, and a loop of one's own may do so too:
+
+            with tf.GradientTape() as tape:
+                loss = optimizer.scale_loss(loss_function(labels, model(inputs, training=True)))
+            gradients = tape.gradient(loss, variables)
+            optimizer.apply_gradients(zip(gradients, variables))
+
+        The tape finds no gradients at all. `apply_gradients` takes private ones, of the loss that it was given here.
+        """
+        return self._handed_over.take(loss, self.name)
+
+    def apply_gradients(self, grads_and_vars, name=None, **kwargs):
+        """Applies what `compute_gradients` returned, or trains on the loss that `scale_loss` got.
+
+        Other gradients are refused: they are not private.
+        """
+        del kwargs  # whether to aggregate over replicas: these gradients are the same on all of them
+        grads_and_vars = list(grads_and_vars)
+        if all(gradient is None for gradient, _ in grads_and_vars):
+            loss = self._handed_over.give(self.name)
+            grads_and_vars = self.compute_gradients(loss, [variable for _, variable in grads_and_vars])
+        complete = tags.completes(grads_and_vars, self)
+        update = functools.partial(self.update, name=name)
+
+        def apply():
+            # `iterations` and weight decay wait for the data, too.
+            with tf.control_dependencies([gradient for gradient, _ in grads_and_vars]):
+                update(grads_and_vars)
+            return complete
+
+        # Weights, momentum and `iterations` stand still until the logical batch is complete.
+        if self.accumulation_steps == 1:
+            apply()
+        elif replicas.count() == 1:
+            tf.cond(complete, apply, lambda: complete)
+        else:
+            # Replicas can't meet inside `tf.cond`, so they enter it together.
+            replicas.together(functools.partial(_update_if, update), complete, grads_and_vars)
+        return self.iterations
+
+    def move(self, gradient, variable, learning_rate):
+        """Plain SGD with momentum, as in `tf.keras.optimizers.SGD`. Post-processing."""
+        variable = keras.native(variable)
+        step = -gradient * tf.cast(learning_rate, variable.dtype)
+        if not self.momentum:
+            variable.assign_add(step)
+            return
+        momentum = tf.cast(self.momentum, variable.dtype)
+        velocity = keras.native(self._momentums[keras.index_of(self, variable)])
+        velocity.assign(step + velocity * momentum)
+        variable.assign_add(step + velocity * momentum if self.nesterov else velocity)
+
+    # ------------------------------------------------------------------------------------------------------------
+    # Saving and loading.
+
+    def get_config(self):
+        """What Keras and SGD need."""
+        return {**super().get_config(), "momentum": self.momentum, "nesterov": self.nesterov}
+
+    def load_own_variables(self, store):
+        """Restores the state, all of it or none: a lost count of steps would be a lost privacy guarantee."""
+        self.check_saved([store[key] for key in sorted(store.keys(), key=int)])
+        super().load_own_variables(store)
+
+    def set_weights(self, weights):
+        """Restores the state from a list of arrays, all of it or none."""
+        self.check_saved(weights)
+        super().set_weights(weights)
+
+
+def _update_if(update, strategy, complete, grads_and_vars):
+    """Applies the gradients of all replicas, in cross-replica context, if they complete a logical batch."""
+    del strategy
+    complete = replicas.first(complete)
+
+    def apply():
+        update(grads_and_vars)
+        return complete
+
+    tf.cond(complete, apply, lambda: complete)
