@@ -1,10 +1,16 @@
 # Every target makes the virtual environment first, from the lock file, if it is missing or stale.
-# `make help` lists the targets.
+# `make help` lists the targets. `make test KERAS=2` and the like use the environment with Keras 2.
 
-PYTHON ?= python3.11
+KERAS ?= 3
+ifeq ($(KERAS),2)
+VENV := .venv-keras2
+PYTHON ?= $(shell command -v python3.11 || command -v python3.10 || command -v python3.9 || echo python3)
+else
 VENV := .venv
+PYTHON ?= python3
+endif
 BIN := $(VENV)/bin
-LOCK := requirements/requirements.lock
+LOCK := requirements/keras$(KERAS).lock
 STAMP := $(VENV)/.installed-from-lock
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
@@ -54,9 +60,9 @@ format: $(STAMP)  ## Rewrite the code in the project's style.
 	$(BIN)/python tools/build_targets.py
 	sh tools/buildifier.sh --fix
 
-lock: $(STAMP)  ## Choose versions anew from requirements/requirements.in.
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-	    requirements/requirements.in -o $(LOCK)
+lock: $(STAMP)  ## Choose versions anew from requirements/keras3.in, or keras2.in.
+	$(BIN)/uv pip compile --quiet --universal --python-version $(if $(filter 2,$(KERAS)),3.9,3.10) --generate-hashes \
+	    --no-annotate --no-header requirements/keras$(KERAS).in -o $(LOCK)
 
-clean:  ## Remove the virtual environment and caches.
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist *.egg-info
+clean:  ## Remove the virtual environments and caches.
+	rm -rf .venv .venv-keras2 .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist *.egg-info

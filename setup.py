@@ -1,4 +1,4 @@
-"""Packaging of adaclip_tf. Versions are ranges here; requirements/requirements.lock pins them all."""
+"""Packaging of adaclip_tf. Versions are ranges here; requirements/ has the lock files, which pin them all."""
 
 import pathlib
 import re
@@ -17,23 +17,20 @@ setuptools.setup(
     license="Apache-2.0",
     packages=setuptools.find_packages(include=["adaclip_tf", "adaclip_tf.*"]),
     package_data={"adaclip_tf": ["py.typed"]},
-    python_requires=">=3.9,<3.12",
+    python_requires=">=3.9,<3.14",
     install_requires=[
         "absl-py",
         "dp-accounting>=0.4.3",
         "matplotlib",
-        "numpy>=1.23,<2",
+        "numpy>=1.23",
         "scipy",
-        "tensorflow>=2.15,<2.16",
-        "tensorflow-privacy==0.9.0",
+        "tensorflow>=2.15",
     ],
     extras_require={
-        "examples": [
-            "ml_collections",
-            "scikit-learn",
-            "tensorflow-datasets==4.9.4",
-            "tensorflow-metadata<1.16",
-            "tqdm",
-        ],
+        # pip refuses tensorflow-privacy on Python 3.12 and later.
+        "privacy": ["tensorflow-privacy==0.9.0; python_version < '3.12'"],
+        "tensorboard": ["tensorboard", "setuptools<81"],
+        "keras2": ["numpy<2", "tensorflow==2.15.*", "tensorflow-privacy==0.9.0"],
+        "examples": ["ml_collections", "scikit-learn", "tensorboard", "tensorflow-datasets", "tqdm"],
     },
 )

@@ -18,14 +18,14 @@ from typing import Any
 
 import dp_accounting
 import tensorflow as tf
-import tensorflow_privacy
+
 
 from adaclip_tf import core
-from adaclip_tf._internal import validate
+from adaclip_tf._internal import dp_query, validate
 from adaclip_tf.core import noise
 
 
-class ClippedSumQuery(tensorflow_privacy.SumAggregationDPQuery):
+class ClippedSumQuery(dp_query.SumAggregationDPQuery):
     """Estimates the sum of records, clipped by any rule.
 
     The result is b W + B a: the noised sum, as if the batch held B records. Divide it by B (which

@@ -4,7 +4,7 @@
     python tools/build_targets.py --check  # say what is missing or superfluous, exit 1 if anything is
 
 In the manner of tensorflow/privacy, deps name this repository's own targets; third-party packages come from
-the environment that requirements/requirements.lock describes.
+an environment that requirements/ describes.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ import os
 import sys
 
 SUPPORTED = (
-    "adaclip_tf works with Python 3.9 to 3.13 and TensorFlow 2.15 or later, on Keras 3 or (TensorFlow 2.15, or tf-keras "
-    "and TF_USE_LEGACY_KERAS=1) Keras 2"
+    "adaclip_tf works with Python 3.9 to 3.13 and TensorFlow 2.15 or later, on Keras 3 or (TensorFlow 2.15, or "
+    "tf-keras and TF_USE_LEGACY_KERAS=1) Keras 2"
 )
 
 
