@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-GENERATION = 2 if tf.keras.__version__.startswith("2.") else 3
+GENERATION = 2 if getattr(tf.keras, "__version__", "2.15").startswith("2.") else 3  # 2.15 does not say
 
 if GENERATION == 2:
     from adaclip_tf._internal.keras2 import (

@@ -58,7 +58,7 @@ class Shell(keras.OptimizerBase):
         checks.check_variables(natives)
         self._momentums = []
         if self.momentum:
-            self._momentums = [self.add_variable_from_reference(variable, name="momentum") for variable in variables]
+            self._momentums = [self.add_variable_from_reference(variable, "momentum") for variable in variables]
         self.build_private(variables, [keras.path_of(variable) for variable in variables])
 
     # ------------------------------------------------------------------------------------------------------------
