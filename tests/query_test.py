@@ -10,12 +10,9 @@ import numpy as np
 import pytest
 import scipy.stats
 import tensorflow as tf
-import tensorflow_privacy
-from tensorflow_privacy.privacy.dp_query import nested_query, test_utils
-from tensorflow_privacy.privacy.optimizers import dp_optimizer_keras
 
 from adaclip_tf import core, query
-from tests import oracle
+from tests import generations, oracle, tfp
 
 Pair = collections.namedtuple("Pair", ["left", "right"])
 SPEC = tf.TensorSpec([3])
@@ -33,13 +30,18 @@ def run_rounds(dp_query, rounds):
     """Runs the life cycle over a list of lists of records; returns (results, last state)."""
     state, results = dp_query.initial_global_state(), []
     for records in rounds:
-        params = dp_query.derive_sample_params(state)
-        sample = dp_query.initial_sample_state(records[0])
-        for record in records:
-            sample = dp_query.accumulate_record(params, sample, record)
-        result, state, _ = dp_query.get_noised_result(sample, state)
+        result, state = run_query(dp_query, records, state)
         results.append(result)
     return results, state
+
+
+def run_query(dp_query, records, state=None):
+    """One round; returns (result, state)."""
+    state = dp_query.initial_global_state() if state is None else state
+    params, sample = dp_query.derive_sample_params(state), dp_query.initial_sample_state(records[0])
+    for record in records:
+        sample = dp_query.accumulate_record(params, sample, record)
+    return dp_query.get_noised_result(sample, state)[:2]
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -84,7 +86,7 @@ def test_three_rounds_by_hand():
     dp_query = make(tf.TensorSpec([]), 0.0, 2.0, beta_1=0.5, beta_2=0.5, h1=1e-6, h2=1e4, initial_std=4.0)
     state, seen = dp_query.initial_global_state(), []
     for _ in range(3):
-        result, state = test_utils.run_query(dp_query, [2.0, 6.0], state)
+        result, state = run_query(dp_query, [2.0, 6.0], state)
         seen.append((float(result), float(state.rule_state.variance[0]), float(state.rule_state.mean[0])))
     np.testing.assert_allclose(seen[0], (6.0, 17.0, 1.5), rtol=1e-5)
     np.testing.assert_allclose(seen[1], (7.62311, 13.84328, 2.65578), rtol=1e-5)
@@ -177,7 +179,7 @@ STRUCTURES = {
 def test_nested_structures_come_back_as_they_went_in(name):
     specs, record = STRUCTURES[name]
     dp_query = make(specs, 0.0, 2.0, initial_std=100.0)
-    result, _ = test_utils.run_query(dp_query, [record, record])
+    result, _ = run_query(dp_query, [record, record])
     tf.nest.assert_same_structure(specs, result)
     for value, original in zip(tf.nest.flatten(result), tf.nest.flatten(record)):
         np.testing.assert_allclose(value, 2.0 * np.asarray(original), rtol=1e-4)
@@ -188,7 +190,7 @@ def test_leaf_dtypes_are_kept_and_the_state_is_float32(dtype):
     specs = {"w": tf.TensorSpec([2], dtype), "b": tf.TensorSpec([], dtype)}
     record = {"w": tf.constant([1.0, 2.0], dtype), "b": tf.constant(3.0, dtype)}
     dp_query = make(specs, 0.0, 2.0, initial_std=100.0)
-    result, state = test_utils.run_query(dp_query, [record, record])
+    result, state = run_query(dp_query, [record, record])
     assert {leaf.dtype for leaf in tf.nest.flatten(result)} == {dtype}
     assert {leaf.dtype for leaf in tf.nest.flatten(state)} == {tf.float32}
     np.testing.assert_allclose(tf.cast(result["w"], tf.float32), [2.0, 4.0], rtol=1e-3)
@@ -206,7 +208,7 @@ def test_float16_sums_are_accumulated_in_float32():
 def test_mixed_dtypes_side_by_side():
     specs = [tf.TensorSpec([], tf.float16), tf.TensorSpec([], tf.float64)]
     dp_query = make(specs, 0.0, 1.0, initial_std=100.0)
-    result, _ = test_utils.run_query(dp_query, [[tf.constant(1.0, tf.float16), tf.constant(2.0, tf.float64)]])
+    result, _ = run_query(dp_query, [[tf.constant(1.0, tf.float16), tf.constant(2.0, tf.float64)]])
     assert [leaf.dtype for leaf in result] == [tf.float16, tf.float64]
 
 
@@ -296,9 +298,9 @@ def test_any_choice_of_a_and_b_can_be_used(rng):
     """A fixed clip gives what tensorflow-privacy's own Gaussian query gives."""
     records = [tf.constant(rng.normal(size=3), tf.float32) for _ in range(5)]
     ours = query.ClippedSumQuery(core.FixedClip(0.9), SPEC, 0.0, 5.0)
-    theirs = tensorflow_privacy.GaussianSumQuery(l2_norm_clip=0.9, stddev=0.0)
-    left, state = test_utils.run_query(ours, records)
-    right, _ = test_utils.run_query(theirs, records)
+    theirs = tfp.module("dp_query.gaussian_query").GaussianSumQuery(l2_norm_clip=0.9, stddev=0.0)
+    left, state = run_query(ours, records)
+    right, _ = run_query(theirs, records)
     np.testing.assert_allclose(left, right, rtol=1e-5)
     assert set(ours.derive_metrics(state)) == {"scale_norm", "noise_norm"}
 
@@ -309,15 +311,17 @@ def test_any_choice_of_a_and_b_can_be_used(rng):
 
 def test_inside_a_normalized_query(rng):
     records = draw_records(rng)
-    average = tensorflow_privacy.NormalizedQuery(make(SPEC, 0.0, 4.0, initial_std=10.0), denominator=4.0)
-    result, state = test_utils.run_query(average, records)
+    average = tfp.module("dp_query.normalized_query").NormalizedQuery(
+        make(SPEC, 0.0, 4.0, initial_std=10.0), denominator=4.0
+    )
+    result, state = run_query(average, records)
     np.testing.assert_allclose(result, np.mean(records, axis=0), atol=1e-6)
     assert "noise_norm" in average.derive_metrics(state)
 
 
 def test_inside_a_nested_query(rng):
     inner = [make(tf.TensorSpec([]), 0.0, 2.0, initial_std=10.0), make(SPEC, 0.0, 2.0, initial_std=10.0)]
-    nested = nested_query.NestedSumQuery(inner)
+    nested = tfp.module("dp_query.nested_query").NestedSumQuery(inner)
     state = nested.initial_global_state()
     params = nested.derive_sample_params(state)
     rows = rng.normal(size=(2, 3)).astype(np.float32)
@@ -335,17 +339,19 @@ def test_inside_run_query_over_rounds(rng):
     dp_query, state = make(SPEC, 0.0, 4.0, initial_std=10.0), None
     for _ in range(3):
         records = draw_records(rng)
-        result, state = test_utils.run_query(dp_query, records, state)
+        result, state = run_query(dp_query, records, state)
         np.testing.assert_allclose(result, np.sum(records, axis=0), atol=1e-5)
 
 
+@generations.keras2_only
 def test_inside_the_generic_keras_optimizer_in_eager_mode():
     """Its trajectory is the oracle's: gradient of 0.5 |x - y_k|^2 for four y_k, in five eager steps."""
     targets = np.array([[1.0, 0.0], [0.8, 0.1], [1.2, -0.1], [1.0, 0.2]], np.float32)
     options = {"initial_std": 0.4, "h2": 1.0, "gamma": 0.5}
     variable = tf.Variable([0.0, 0.0])
     dp_query = make([tf.TensorSpec([2])], 0.0, 4.0, **options)
-    generic = dp_optimizer_keras.make_keras_generic_optimizer_class(tf.keras.optimizers.legacy.SGD)
+    factory = tfp.module("optimizers.dp_optimizer_keras").make_keras_generic_optimizer_class
+    generic = factory(tf.keras.optimizers.legacy.SGD)
     optimizer = generic(dp_query, num_microbatches=4, learning_rate=0.1)
     truth = oracle.Oracle([(2,)], noise_multiplier=0.0, divisor=4.0, **options)
     x = np.zeros(2)
@@ -405,7 +411,7 @@ def test_the_state_of_another_query_is_refused():
 
 def test_variables_can_stand_for_specs():
     variables = [tf.Variable(tf.zeros([2, 2])), tf.Variable(0.0)]
-    result, _ = test_utils.run_query(make(variables, initial_std=10.0), [[np.eye(2, dtype=np.float32), 1.0]])
+    result, _ = run_query(make(variables, initial_std=10.0), [[np.eye(2, dtype=np.float32), 1.0]])
     np.testing.assert_allclose(result[0], np.eye(2), atol=1e-4)
 
 

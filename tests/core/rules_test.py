@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_privacy
 
 from adaclip_tf import core
 from adaclip_tf.query import ClippedSumQuery
+from tests import tfp
 
 SPECS = [
     tf.TensorSpec([2, 3], name="one/kernel"),
@@ -101,7 +101,8 @@ def test_groups_that_leave_out_a_variable_are_refused():
 def test_the_quantile_rule_follows_tensorflow_privacy():
     """Five rounds without noise: the same sums and the same clips as `QuantileAdaptiveClipSumQuery`."""
     rng = np.random.default_rng(5)
-    theirs = tensorflow_privacy.QuantileAdaptiveClipSumQuery(
+    quantile = tfp.module("dp_query.quantile_adaptive_clip_sum_query")
+    theirs = quantile.QuantileAdaptiveClipSumQuery(
         initial_l2_norm_clip=0.8,
         noise_multiplier=0.0,
         target_unclipped_quantile=0.7,

@@ -553,7 +553,6 @@ def step(use):
 
 
 @table(
-    ("no tape", step(lambda o, loss, v, tape: o.minimize(loss, v)), ValueError, "`tape` is required"),
     (
         "gradients of one's own",
         step(lambda o, loss, v, tape: o.apply_gradients(zip(tape.gradient(loss, v), v))),

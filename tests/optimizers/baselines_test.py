@@ -6,11 +6,11 @@ import dp_accounting
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_privacy
 
 import adaclip_tf
 from adaclip_tf import core
 from adaclip_tf.privacy import events
+from tests import tfp
 
 X = np.array([[3.0, -0.2], [0.0, 0.5], [-4.0, 4.0]], np.float32)
 COMMON = {"learning_rate": 1.0, "noise_multiplier": 0.0, "expected_batch_size": 10}
@@ -91,7 +91,8 @@ def test_quantile_event_is_the_one_that_is_accounted_for():
     """What tensorflow-privacy releases (a sum with z_sum, a count with B / 20) costs as much as one Gaussian of z."""
     z, batch = 1.3, 60
     optimizer_ = adaclip_tf.DPQuantileClipSGD(noise_multiplier=z, expected_batch_size=batch)
-    query = tensorflow_privacy.QuantileAdaptiveClipSumQuery(
+    quantile = tfp.module("dp_query.quantile_adaptive_clip_sum_query")
+    query = quantile.QuantileAdaptiveClipSumQuery(
         initial_l2_norm_clip=1.0,
         noise_multiplier=optimizer_.sum_noise_multiplier,
         target_unclipped_quantile=0.5,

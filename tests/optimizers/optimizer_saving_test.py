@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD
-from tests import models
+from tests import generations, models
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -43,6 +43,7 @@ def test_a_loaded_model_goes_on_where_the_saved_one_stopped(name, tmp_path):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@generations.keras2_only
 def test_keras_saved_model_format_drops_optimizer_state_and_says_so(tmp_path):
     """Keras 2.15 restores no optimizer's variables from a SavedModel. The count of steps must not read as 0 then."""
     inputs, labels = models.data(8)
@@ -129,7 +130,7 @@ _PROGRAM = """
 import sys
 import numpy as np
 import tensorflow as tf
-from tests import models
+from tests import generations, models
 from tests.optimizers import optimizer_saving_test
 backup, done, epochs = sys.argv[1], sys.argv[2], int(sys.argv[3])
 # Keras resumes in the middle of an epoch at the right step but with the epoch's first batch: all batches are alike.

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import adaclip_tf
 from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD, PrivacyBudget, optimizer_event, poisson_batches
+from adaclip_tf._internal import keras
 from tests import models
 
 N, BATCH, DELTA = 32, 4, 1e-3
@@ -121,7 +122,8 @@ def test_a_backup_of_steps_with_other_noise_is_refused_wherever_it_is_in_the_lis
         target = compiled(z=5.0)
         with pytest.raises(ValueError, match="`noise_multiplier`=5"):
             train(target, epochs=9, callbacks=callbacks)
-        assert int(target.optimizer.noised_steps) == 5
+        # Keras 2 has restored it by then, Keras 3 restores nothing.
+        assert int(target.optimizer.noised_steps) == {2: 5, 3: 0}[keras.GENERATION]
 
 
 def test_a_loaded_model_has_the_noise_that_it_was_saved_with(trained, tmp_path):
