@@ -46,7 +46,7 @@ def module_name(module: Any) -> str:
 
 def own_weights(layer: Any) -> list[Any]:
     """The weights that a layer itself has. The public `weights` adds those of the layers in it."""
-    return [native(variable) for variable in [*layer._trainable_variables, *layer._non_trainable_variables]]
+    return [*layer._trainable_variables, *layer._non_trainable_variables]
 
 
 def has_keras_train_step(model: Any) -> bool:
