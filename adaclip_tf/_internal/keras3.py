@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import types
 from typing import Any, NamedTuple
@@ -126,7 +127,8 @@ _Optimizer, _LossScale = keras.optimizers.Optimizer, keras.optimizers.LossScaleO
 def _undone() -> dict[str, Any]:
     """What a `LossScaleOptimizer` does otherwise than any optimizer, undone."""
     names = [name for name in vars(_LossScale) if hasattr(_Optimizer, name) and not name.startswith("__")]
-    return {name: getattr(_Optimizer, name) for name in [*names, "__init__"]}
+    # As they stand in the class: `getattr` would bind `from_config` to Keras's own class.
+    return {name: inspect.getattr_static(_Optimizer, name) for name in [*names, "__init__"]}
 
 
 # By `type`, not by a `class` statement: its methods are plain copies of the other class's.

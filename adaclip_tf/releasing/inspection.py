@@ -65,8 +65,8 @@ def check_release(path: str | os.PathLike[str]) -> Inspection:
     >>> found = check_release(f"{folder}/plain.keras")
     >>> found.may_be_published
     False
-    >>> [each.entry for each in found.findings][:2]
-    ['metrics/mean/vars/0', 'metrics/mean/vars/1']
+    >>> [each.why for each in found.findings if each.entry == "optimizer/vars/1"]
+    ['its gradients had no noise']
 
     Args:
       path: a release, a .keras file, .weights.h5, .h5, a SavedModel's folder, a TensorFlow checkpoint (its prefix, its

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 import adaclip_tf
 from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD, PrivacyBudget, check_release, poisson_batches, release
+from adaclip_tf._internal import keras
 from adaclip_tf.privacy import statement
 from adaclip_tf.releasing import release as releasing
 from tests import models
@@ -102,16 +103,17 @@ def test_nothing_un_noised_is_in_a_release(run, tmp_path, name):
     model, report = run
     total, count = (v.numpy() for v in model.metrics[0].variables)
     assert count > 20 and total > 1.0
-    model.save(tmp_path / "plain.keras")
+    with h5py.File(tmp_path / "plain.h5", "w") as file:
+        file["metrics/mean/vars/0"], file["metrics/mean/vars/1"] = total, count
     for known in (total, count, np.float32([total])):  # the search finds what is there
-        assert occurs(known, tmp_path / "plain.keras")
+        assert occurs(known, tmp_path / "plain.h5")
     release(model, tmp_path / name, statement=report)
     for known in model.get_weights():
         assert occurs(known, tmp_path / name)
     for what, value in secrets(model).items():
         assert not occurs(value, tmp_path / name), what
     for variable in model.optimizer.variables:  # m, s, momentum: noised, but not asked for
-        if variable.shape.num_elements() > 1:
+        if np.prod(variable.shape) > 1:
             assert not occurs(variable.numpy(), tmp_path / name), variable.name
 
 
@@ -254,6 +256,7 @@ def test_vocabularies_must_be_named(tmp_path):
     release(model, path, public=["words"])
     assert check_release(path).may_be_published
     loaded = tf.keras.models.load_model(path)
+    words = tf.constant(words)
     np.testing.assert_array_equal(loaded.predict(words, verbose=0), model.predict(words, verbose=0))
 
 
@@ -264,9 +267,12 @@ def test_numbers_in_the_architecture_must_be_named(tmp_path):
     outputs = layers.Dense(models.CLASSES)(inputs - rows[5])
     model = counted(tf.keras.Model(inputs, outputs))
     path = tmp_path / "model.keras"
-    with pytest.raises(ValueError, match=r"tf.math.subtract \(TFOpLambda\): 4 numbers in `y`"):
+    with pytest.raises(
+        ValueError, match=r"subtract \((TFOpLambda\): 4 numbers in `y`|Subtract\): 4 numbers in `args`)"
+    ):
         release(model, path)
-    release(model, path, allow=["tf.math.subtract"])
+    # In Keras 3 it is an operation, which is none of the model's layers.
+    release(model, path, allow=["tf.math.subtract" if keras.GENERATION == 2 else "subtract"])
     assert occurs(rows[5].tolist(), path)  # the search does find a row where there is one
     assert not check_release(path).may_be_published
 
