@@ -108,7 +108,7 @@ def steps_per_execution(model: Any) -> int | None:
 
 
 def takes_tensors_as_logs(callback: Any) -> None:
-    """Nothing to do: Keras 3 hands a batch's logs on as they are."""
+    """Nothing to do: Keras 3 makes numbers of a batch's logs for all callbacks, but those that run in a thread."""
     del callback
 
 
