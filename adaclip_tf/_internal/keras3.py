@@ -94,7 +94,7 @@ def running_fit(model: Any) -> FitCall | None:
         names = frame.f_locals
         if frame.f_code.co_name == "fit" and names.get("self") is model and "epoch_iterator" in names:
             adapter = getattr(names["epoch_iterator"], "data_adapter", None)
-            if type(adapter).__name__ == _ARRAY_ADAPTER:
+            if adapter is not None and type(adapter).__name__ == _ARRAY_ADAPTER:
                 return FitCall(names.get("x"), True, adapter.batch_size)
             return FitCall(names.get("x"))
         frame = frame.f_back

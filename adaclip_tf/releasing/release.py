@@ -69,7 +69,8 @@ def release(
     optimizer = _checked_optimizer(model)
     training = release_statement.training_facts(optimizer)
     text, report = release_statement.read(statement, optimizer)
-    _check_are_names("public", public), _check_are_names("allow", allow)
+    _check_are_names("public", public)
+    _check_are_names("allow", allow)
     twin = None if path.endswith(".h5") else _twin(model)
     held = _held(model, optimizer, twin)
     known = {names[-1] for names, _ in twins.tree(model)} | {each.names[-1] for each in held}

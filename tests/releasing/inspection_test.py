@@ -239,6 +239,53 @@ def test_random_layers_count_the_examples(tmp_path):
     assert first > 0 and (second * 3 == first * 7 if keras.GENERATION == 2 else second == first)
 
 
+# What each generation writes of a compiled model: arrays, and attributes by "group@name".
+LAYOUTS = {
+    2: {"layers/dense/vars/0": [1.5], "metrics/mean/vars/0": 834.25, "metrics/mean/vars/1": 453.0},
+    3: {"layers/dense/vars/0": [1.5], "layers/dense/vars@name": "dense", "optimizer/vars@name": "sgd"},
+}
+
+
+def handmade(path, generation, optimizer):
+    """A .keras file as `generation` writes it, whichever is installed, with a metric that is an attribute."""
+    with h5py.File(path.with_suffix(".weights.h5"), "w") as file:
+        for name, value in {**LAYOUTS[generation], "watched/vars/0": 77.5, "optimizer/vars/1": 9.0}.items():
+            group, _, attribute = name.partition("@")
+            if attribute:
+                file.require_group(group).attrs[attribute] = value
+            else:
+                file[name] = np.float32(value)
+    dense = {"class_name": "Dense", "module": "keras.layers", "config": {"name": "dense", "trainable": True}}
+    inner = {"module": "keras", "class_name": "Sequential", "config": {"name": "inner", "layers": [dense]}}
+    inner["build_config"] = {"shapes_dict": {"query_shape": [37, 3], "value_shape": [37, 3]}}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("config.json", json.dumps({**inner, "compile_config": {"optimizer": optimizer}}))
+        archive.write(path.with_suffix(".weights.h5"), "model.weights.h5")
+    return found_in(path)
+
+
+@pytest.mark.parametrize("generation", LAYOUTS)
+def test_files_of_the_other_generation_are_read_by_their_own_layout(tmp_path, generation):
+    ours = {"class_name": "DPAdaClipSGD", "module": "adaclip_tf.optimizers", "config": {"noise_multiplier": 1.0}}
+    of_ours, of_sgd = (handmade(tmp_path / "model.keras", generation, each) for each in (ours, "sgd"))
+    totals = {"metrics/mean/vars/0", "metrics/mean/vars/1"} if generation == 2 else set()
+    numbers = {"optimizer/vars/1", "watched/vars/0", "config.json: batch size 37"}
+    assert set(of_ours) == {*totals, *numbers, "(whole file)"}
+    assert set(of_sgd) == {*totals, *numbers, "(whole file)", "layers"}
+    assert all(of_ours[entry].kind == "un-noised" for entry in totals)
+    alone = found_in(tmp_path / "model.weights.h5")  # nothing there says what `watched` is
+    assert {*totals, "watched/vars/0", "optimizer/vars/1", "weights", "(whole file)"} == set(alone)
+
+
+def test_an_exported_model_s_statistics_are_found(tmp_path):
+    """Keras 3 numbers its variables; their names are in the object graph."""
+    model = tf.keras.Sequential([layers.Input((4,)), layers.BatchNormalization(), layers.Dense(2)])
+    model.layers[0].moving_mean.assign([5.0, 6.0, 7.0, 8.0])
+    model.export(tmp_path / "exported")
+    found = [f.value for f in check_release(tmp_path / "exported").findings if f.what == "a statistic or metric"]
+    assert any(np.array_equal(value, [5.0, 6.0, 7.0, 8.0]) for value in found)
+
+
 def test_a_release_with_something_added_is_found_out(files, tmp_path):
     """In every place: a member, an array, an attribute, a compile configuration, a changed list."""
     with zipfile.ZipFile(files / "release.keras") as archive:
@@ -266,6 +313,11 @@ def test_a_release_with_something_added_is_found_out(files, tmp_path):
     assert "layers@loss" in findings(model__weights__h5=marked)
     config = {**json.loads(members["config.json"]), "compile_config": {"optimizer": "sgd"}}
     assert "config.json: compile_config" in findings(config__json=json.dumps(config))
+    del config["compile_config"]
+    config["config"]["layers"].append({"class_name": "Sequential", "compile_config": {"optimizer": "sgd"}})
+    assert "config.json: compile_config" in findings(config__json=json.dumps(config))
+    named = with_array(lambda file: file["layers/dense/vars"].attrs.update({"name": "7.0"}))
+    assert "layers/dense/vars@name" in findings(model__weights__h5=named)
     contents = json.loads(members["privacy_statement.json"])
     contents["weights"].pop("layers/dense/vars/0")
     assert "layers/dense/vars/0" in findings(privacy_statement__json=json.dumps(contents))

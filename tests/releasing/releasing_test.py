@@ -17,6 +17,7 @@ import adaclip_tf
 from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD, PrivacyBudget, check_release, poisson_batches, release
 from adaclip_tf._internal import keras
 from adaclip_tf.privacy import statement
+from adaclip_tf.releasing import layer_state
 from adaclip_tf.releasing import release as releasing
 from tests import models
 
@@ -291,6 +292,47 @@ def test_the_size_of_the_first_batch_is_forgotten(tmp_path):
     assert check_release(tmp_path / "model.keras").may_be_published
     with zipfile.ZipFile(tmp_path / "model.keras") as archive:
         assert "37" not in archive.read("config.json").decode()
+
+
+def test_what_models_inside_were_compiled_with_is_not_there(tmp_path):
+    inner = tf.keras.Sequential([layers.Input((4,)), layers.Dense(4)])
+    inner.compile(tf.keras.optimizers.Adam(0.015625), "mse")
+    model = counted(tf.keras.Sequential([layers.Input((4,)), inner, layers.Dense(models.CLASSES)]))
+    path = tmp_path / "model.keras"
+    contents = release(model, path)
+    assert set(contents["weights"].values()) == {"trained with noise"} and len(contents["weights"]) == 4
+    assert check_release(path).may_be_published and not occurs(0.015625, path)
+    with zipfile.ZipFile(path) as archive:
+        assert b"Adam" not in archive.read("config.json")
+
+
+def test_sizes_of_the_first_batch_of_several_inputs_are_forgotten():
+    config = {"build_config": {"shapes_dict": {"query_shape": [37, 3], "value_shape": (37, 3, 4)}}, "units": [37, 3]}
+    assert layer_state.batch_sizes(config) == [37, 37]
+    opened = layer_state.without_batch_sizes(config)
+    assert opened["build_config"]["shapes_dict"] == {"query_shape": [None, 3], "value_shape": (None, 3, 4)}
+    assert opened["units"] == [37, 3] and layer_state.batch_sizes(opened) == []
+
+
+@pytest.mark.skipif(keras.GENERATION == 2, reason="Keras 2 has no LoRA")
+def test_adapted_kernels_are_public_where_they_are_named(tmp_path):
+    """Of a layer with LoRA, Keras saves the sum of the frozen kernel and of what was trained."""
+    model = tf.keras.Sequential([layers.Input((4,)), layers.Dense(4, name="adapted"), layers.Dense(models.CLASSES)])
+    model.layers[0].enable_lora(2)
+    model.layers[0].lora_kernel_b.assign(np.full((2, 4), 0.5, np.float32))
+    counted(model)
+    path = tmp_path / "model.keras"
+    with pytest.raises(ValueError, match=r"adapted \(Dense\): kernel: not trained by the optimizer"):
+        release(model, path)
+    contents = release(model, path, public=["adapted"])
+    kinds = [contents["weights"][f"layers/{name}/vars/0"] for name in ("dense", "dense_1")]
+    assert kinds == ["declared public", "trained with noise"]
+    assert contents["weights"]["layers/dense/vars/1"] == "trained with noise"
+    inputs, _ = models.data(EXAMPLES)
+    loaded = tf.keras.models.load_model(path)
+    np.testing.assert_allclose(
+        loaded.predict(inputs, verbose=0), model.predict(inputs, verbose=0), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_architectures_with_many_parts_are_only_architecture(tmp_path):
