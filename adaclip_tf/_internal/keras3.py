@@ -47,7 +47,7 @@ def module_name(module: Any) -> str:
 
 def own_weights(layer: Any) -> list[Any]:
     """The weights that a layer itself has. The public `weights` adds those of the layers in it."""
-    return [native(variable) for variable in [*layer._trainable_variables, *layer._non_trainable_variables]]
+    return [*layer._trainable_variables, *layer._non_trainable_variables]
 
 
 def has_keras_train_step(model: Any) -> bool:
@@ -94,7 +94,7 @@ def running_fit(model: Any) -> FitCall | None:
         names = frame.f_locals
         if frame.f_code.co_name == "fit" and names.get("self") is model and "epoch_iterator" in names:
             adapter = getattr(names["epoch_iterator"], "data_adapter", None)
-            if type(adapter).__name__ == _ARRAY_ADAPTER:
+            if adapter is not None and type(adapter).__name__ == _ARRAY_ADAPTER:
                 return FitCall(names.get("x"), True, adapter.batch_size)
             return FitCall(names.get("x"))
         frame = frame.f_back
@@ -108,7 +108,7 @@ def steps_per_execution(model: Any) -> int | None:
 
 
 def takes_tensors_as_logs(callback: Any) -> None:
-    """Nothing to do: Keras 3 hands a batch's logs on as they are."""
+    """Nothing to do: Keras 3 makes numbers of a batch's logs for all callbacks, but those that run in a thread."""
     del callback
 
 
@@ -127,6 +127,7 @@ _Optimizer, _LossScale = keras.optimizers.Optimizer, keras.optimizers.LossScaleO
 def _undone() -> dict[str, Any]:
     """What a `LossScaleOptimizer` does otherwise than any optimizer, undone."""
     names = [name for name in vars(_LossScale) if hasattr(_Optimizer, name) and not name.startswith("__")]
+    # As they stand in the class: `getattr` would bind `from_config` to Keras's own class.
     return {name: inspect.getattr_static(_Optimizer, name) for name in [*names, "__init__"]}
 
 

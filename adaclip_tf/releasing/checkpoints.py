@@ -21,6 +21,8 @@ _PUBLIC = ("_CHECKPOINTABLE_OBJECT_GRAPH", "save_counter/", "ckpt_saved_epoch/",
 _OWN_STATE = ("_variables", "_momentums", "_iterations", "_learning_rate")
 _OWN_STATE_STARTS = "_private_"
 _COUNTS = ("_iterations", "_learning_rate")
+# Where an optimizer of Keras 3 has the model's weights.
+_WEIGHTS = "_trainable_variables"
 _STATISTICS = ("total", "count", "mean", "variance", "moving_mean", "moving_variance")
 # A constant of a program with more numbers than this is no shape, axis or option.
 _MAX_NUMBERS = 16
@@ -57,25 +59,28 @@ def _of_checkpoint(prefix: str) -> Iterator[Finding]:
     full_names = _full_names(reader)
     weights = []
     for name in names:
-        attribute = name.split("/.ATTRIBUTES")[0].split("/")[-1]
+        place = name.split("/.ATTRIBUTES")[0].split("/")
+        attribute, full_name = place[-1], full_names.get(name, "")
         own = [name[len(start) :].split("/")[0] for start in ours if name.startswith(start)]
         value = reader.get_tensor(name)
         if any(part in _OWN_STATE or part.startswith(_OWN_STATE_STARTS) for part in own):
             unless = ", unless the optimizer had one"  # its settings are not in the file
-            yield from findings.of_batch_size(full_names.get(name, "?").split("/")[0], name, value, unless)
+            # Keras 2 calls it "divisor", Keras 3 puts the optimizer's name before.
+            variable = next((part for part in full_name.split("/") if part in findings.BATCH_SIZES), "?")
+            yield from findings.of_batch_size(variable, name, value, unless)
         elif name.startswith(_PUBLIC) or attribute in _COUNTS:
             pass
         elif "metrics/" in name:
             yield Finding(name, *findings.METRIC, UN_NOISED, value)
+        elif _WEIGHTS in place:
+            weights.append(name)
         elif any(name.startswith(f"{start}_") for start in others if start not in ours):
             yield Finding(name, "state of an optimizer", "its gradients had no noise", UN_NOISED, value)
-        elif findings.is_generator(name):
-            yield Finding(
-                name, "state of a random generator", "its counter tells how many examples there were", value=value
-            )
+        elif findings.is_generator(name) or findings.is_generator(full_name):
+            yield Finding(name, *findings.GENERATOR, value=value)
         elif ".ATTRIBUTES/table" in name:
             yield Finding(name, "a table", "vocabularies and counts hold what a layer has seen", value=value)
-        elif attribute in _STATISTICS:
+        elif attribute in _STATISTICS or full_name.split("/")[-1] in _STATISTICS:  # an exported model has numbers
             yield Finding(name, "a statistic or metric", "no weight has this name; it may be of the data", value=value)
         else:
             weights.append(name)

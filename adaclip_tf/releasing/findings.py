@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,13 +17,16 @@ METRIC = (
     "state of a Keras metric",
     "totals and counts over training data without noise: of a loss, its true total and the number of examples drawn",
 )
+# Keras 2 counts random numbers, Keras 3 calls of the layer: one for each example where every example is run by itself.
+GENERATOR = ("state of a random generator", "its counter may tell how many examples there were")
 WHOLE = "(whole file)"
 # Variables of our optimizers; all others of theirs are functions of noised sums, or public.
-_BATCH_SIZES = ("divisor", "largest_batch", "largest_microbatch")
+BATCH_SIZES = ("divisor", "largest_batch", "largest_microbatch")
 NO_STATEMENT = (
     "holds no privacy statement",
     "nothing says what epsilon it has, nor that all of it had noise; `adaclip_tf.release` writes files that do",
 )
+_GENERATOR_NAME = re.compile(r"_generator(_state)?(_\d+)?$")  # Keras 3 numbers them
 WEIGHTS = ("weights", "nothing in the file says that they were trained with noise")
 
 
@@ -79,16 +83,14 @@ def of_arrays(arrays: dict[str, Any], optimizer: Any) -> Iterator[Finding]:
         elif root in ("optimizer", "optimizer_weights"):
             yield from _of_optimizer_state(name, array, optimizer)
         elif is_generator(name):
-            yield Finding(
-                name, "state of a random generator", "its counter tells how many examples there were", **value
-            )
-        elif root not in ("layers", "vars", "model_weights") and optimizer is not None:
+            yield Finding(name, *GENERATOR, **value)
+        elif root not in ("layers", "vars", "model_weights") and (optimizer is not None or "vars" in name.split("/")):
             yield Finding(name, "unknown", "an attribute of the model, which may be a metric", **value)
 
 
 def is_generator(name: str) -> bool:
     """Whether an entry is the state of a random generator, by its name."""
-    return any(part.endswith(("random_generator", "seed_generator", "_generator")) for part in name.split("/"))
+    return any(_GENERATOR_NAME.search(part) for part in name.split("/"))
 
 
 def _of_optimizer_state(name: str, array: Any, optimizer: Any) -> Iterator[Finding]:
@@ -109,7 +111,7 @@ def of_batch_size(variable: str, entry: str, array: Any, unless: str = "") -> It
     `variable` is its name, or, in files that have no names, its number; "0" is Keras's count of iterations.
     """
     why = f"with no `expected_batch_size` it is how many examples a batch had{unless}; public only where that is fixed"
-    if variable in _BATCH_SIZES:
+    if variable in BATCH_SIZES:
         yield Finding(entry, f"the optimizer's {variable}", why, UNKNOWN if unless else UN_NOISED, array)
     elif variable.isdigit() and variable != "0" and np.ndim(array) == 0:
         yield Finding(entry, "a number of the optimizer's, perhaps its divisor", why, value=array)

@@ -65,8 +65,8 @@ def check_release(path: str | os.PathLike[str]) -> Inspection:
     >>> found = check_release(f"{folder}/plain.keras")
     >>> found.may_be_published
     False
-    >>> [each.entry for each in found.findings][:2]
-    ['metrics/mean/vars/0', 'metrics/mean/vars/1']
+    >>> [each.why for each in found.findings if each.entry == "optimizer/vars/1"]
+    ['its gradients had no noise']
 
     Args:
       path: a release, a .keras file, .weights.h5, .h5, a SavedModel's folder, a TensorFlow checkpoint (its prefix, its
@@ -112,13 +112,13 @@ def _inspect_zip(path: str) -> tuple[str, list[Finding]]:
     contents = _contents(members.pop(release_statement.JSON, b""))
     config = json.loads(members.pop("config.json"))
     with h5py.File(io.BytesIO(members.pop("model.weights.h5")), "r") as file:
-        arrays = {**release_files.arrays_in(file), **_attributes(file)}
+        arrays = {**release_files.arrays_in(file), **_attributes(file, named=not contents)}
     findings = [Finding("(zip comment)", "unknown", "nothing is known of it")] if comment else []
     compiled = config.pop("compile_config", None)
     if contents:
         members.pop(release_statement.TEXT, None)
         findings += _of_release(contents, arrays)
-        if compiled:
+        if compiled or layer_state.has_training(config):
             findings.append(Finding("config.json: compile_config", "training settings", "a release has none"))
     else:
         optimizer = (compiled or {}).get("optimizer")
@@ -197,11 +197,21 @@ def _inspect_hdf5(file: Any) -> tuple[str, list[Finding]]:
     return name, [*findings, Finding(finding_lib.WHOLE, *finding_lib.NO_STATEMENT)]
 
 
-def _attributes(file: Any, known: Sequence[str] = ()) -> dict[str, Any]:
-    """Attributes of a file and of its groups, by "name@attribute"."""
+def _attributes(file: Any, known: Sequence[str] = (), named: bool = False) -> dict[str, Any]:
+    """Attributes of a file and of its groups, by "name@attribute".
+
+    Without those in `known`, the types of arrays, and, if `named`, the names of layers that Keras 3 writes.
+    """
     found = {f"@{key}": value for key, value in file.attrs.items()}
     file.visititems(lambda name, item: found.update({f"{name}@{key}": value for key, value in item.attrs.items()}))
-    return {key: value for key, value in found.items() if key.rpartition("@")[2] not in known}
+
+    def is_known(place: str, value: Any) -> bool:
+        item, _, key = place.rpartition("@")
+        if key == release_files.TYPE:
+            return isinstance(value, str) and value == release_files.BFLOAT16
+        return key in known or (named and key == "name" and item.split("/")[-1] == "vars" and isinstance(value, str))
+
+    return {place: value for place, value in found.items() if not is_known(place, value)}
 
 
 def main(argv: Sequence[str]) -> int:

@@ -30,7 +30,8 @@ MOVING = {
 }
 # More than this is no option of a layer: a range has two real numbers; shapes and axes have few whole ones.
 _MAX_REALS, _MAX_NUMBERS, _MAX_WORDS, _MAX_TEXT = 2, 16, 16, 512
-_BATCH_SHAPES = ("batch_input_shape", "batch_shape", "build_input_shape", "input_shape")
+# Where shapes with a batch size are; Keras 3 has those of layers with several inputs in a "shapes_dict".
+_BATCH_SHAPES = ("batch_input_shape", "batch_shape", "build_input_shape", "input_shape", "shapes_dict")
 _GRAPH = ("input_layers", "output_layers")  # lists of layer names and positions
 
 
@@ -108,11 +109,16 @@ def batch_sizes(config: Any, key: str = "") -> list[int]:
     if isinstance(config, dict):
         if config.get("class_name") == "TensorShape":  # as Keras serializes one
             return _first_size(config.get("config"), key)
-        return [size for child_key, child in config.items() for size in batch_sizes(child, child_key)]
+        return [size for child_key, child in config.items() for size in batch_sizes(child, _inside(key, child_key))]
     if isinstance(config, (list, tuple)):
         found = _first_size(config, key)
         return found or [size for child in config for size in batch_sizes(child, key)]
     return []
+
+
+def _inside(key: str, child_key: str) -> str:
+    """What is in a dict of shapes is a shape, by whatever name."""
+    return key if key in _BATCH_SHAPES else child_key
 
 
 def _first_size(shape: Any, key: str) -> list[int]:
@@ -126,9 +132,30 @@ def without_batch_sizes(config: Any) -> Any:
     return _open_batch(copy.deepcopy(config), "")
 
 
+def without_training(config: Any) -> Any:
+    """The configuration without what `compile` was given, of the model and of models in it."""
+    if isinstance(config, dict):
+        return {key: without_training(child) for key, child in config.items() if not _is_training(config, key)}
+    if isinstance(config, (list, tuple)):
+        return type(config)(without_training(child) for child in config)
+    return config
+
+
+def has_training(config: Any) -> bool:
+    """Whether what `compile` was given is in the configuration of a model, or of a model in it."""
+    if isinstance(config, dict):
+        found = any(_is_training(config, key) and child for key, child in config.items())  # Keras 3 writes empty ones
+        return found or any(has_training(child) for child in config.values())
+    return isinstance(config, (list, tuple)) and any(has_training(child) for child in config)
+
+
+def _is_training(config: dict[str, Any], key: str) -> bool:
+    return key == "compile_config" and "class_name" in config
+
+
 def _open_batch(config: Any, key: str) -> Any:
     if isinstance(config, dict):
-        return {child_key: _open_batch(child, child_key) for child_key, child in config.items()}
+        return {child_key: _open_batch(child, _inside(key, child_key)) for child_key, child in config.items()}
     if hasattr(config, "as_list") and key in _BATCH_SHAPES and config.rank:  # a tf.TensorShape
         return (None, *config.as_list()[1:])
     if isinstance(config, (list, tuple)):

@@ -69,9 +69,13 @@ def release(
     optimizer = _checked_optimizer(model)
     training = release_statement.training_facts(optimizer)
     text, report = release_statement.read(statement, optimizer)
-    public, allow = _checked_names("public", public, model), _checked_names("allow", allow, model)
+    _check_are_names("public", public)
+    _check_are_names("allow", allow)
     twin = None if path.endswith(".h5") else _twin(model)
-    _check_all_named(model, optimizer, twin, {*public, *allow})
+    held = _held(model, optimizer, twin)
+    known = {names[-1] for names, _ in twins.tree(model)} | {each.names[-1] for each in held}
+    public, allow = _checked_names("public", public, known), _checked_names("allow", allow, known)
+    _check_all_named(held, {*public, *allow})
     contents: dict[str, Any] = {
         "format": release_statement.FORMAT,
         "training": training,
@@ -140,10 +144,12 @@ def _checked_optimizer(model: Any) -> private_optimizer.PrivateOptimizer:
     return optimizer
 
 
-def _checked_names(argument: str, names: Any, model: Any) -> list[str]:
+def _check_are_names(argument: str, names: Any) -> None:
     if not isinstance(names, (list, tuple, set)) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"`{argument}` must be a list of layer names; got {names!r}.")
-    known = {names[-1] for names, _ in twins.tree(model)}
+
+
+def _checked_names(argument: str, names: Sequence[str], known: set[str]) -> list[str]:
     for name in names:
         if name not in known:
             raise ValueError(f"`{argument}` names {name!r}, but the layers are {', '.join(sorted(known))}.")
@@ -161,11 +167,15 @@ def _twin(model: Any) -> Any:
         ) from error
 
 
-def _check_all_named(model: Any, optimizer: Any, twin: Any, named: set[str]) -> None:
-    """Raises unless everything that the optimizer did not train, and that is to be written, was named."""
+def _held(model: Any, optimizer: Any, twin: Any) -> list[layer_state.Held]:
+    """What the optimizer did not train and is to be written. Keras 3 counts operations on arrays among no layers."""
     held = twins.held_by(model, optimizer)
     if twin is not None:
         held += layer_state.held_in(keras.saving.serialize_keras_object(twin))
+    return held
+
+
+def _check_all_named(held: Sequence[layer_state.Held], named: set[str]) -> None:
     open_questions: dict[tuple[str, ...], list[layer_state.Held]] = {}
     for each in held:
         if not set(each.names) & named:

@@ -16,9 +16,10 @@ import numpy as np
 import tensorflow as tf
 
 from adaclip_tf._internal import keras
-from adaclip_tf.releasing import release_statement, twins
+from adaclip_tf.releasing import layer_state, release_statement, twins
 
 _STAMP = (1980, 1, 1, 0, 0, 0)  # zip's earliest: when a release was made is nobody's business
+TYPE, BFLOAT16 = "dtype", "bfloat16"  # the attribute by which Keras 3 knows such arrays
 _KERAS = importlib.metadata.version("keras")
 
 
@@ -58,9 +59,28 @@ def _saved(twin: Any) -> dict[str, bytes]:
         twin.save(name)
         with zipfile.ZipFile(name) as archive:
             members = {member: archive.read(member) for member in archive.namelist()}
-    members["config.json"] = json.dumps(_renumbered(json.loads(members["config.json"]), {})).encode()
+    config = layer_state.without_training(json.loads(members["config.json"]))
+    members["config.json"] = json.dumps(_renumbered(config, {})).encode()
+    members["model.weights.h5"] = _arrays_alone(members["model.weights.h5"])
     members["metadata.json"] = json.dumps({"keras_version": _KERAS}).encode()  # without the time
     return members
+
+
+def _arrays_alone(weights: bytes) -> bytes:
+    """The HDF5 file without attributes, but for the type of numbers that HDF5 has no name for."""
+    buffer = io.BytesIO()
+    with h5py.File(io.BytesIO(weights), "r") as file, h5py.File(buffer, "w") as copy:
+
+        def visit(name, item):
+            if isinstance(item, h5py.Group):
+                copy.require_group(name)
+                return
+            array = copy.create_dataset(name, data=item[()])
+            if item.attrs.get(TYPE) == BFLOAT16:
+                array.attrs[TYPE] = BFLOAT16
+
+        file.visititems(visit)
+    return buffer.getvalue()
 
 
 def _renumbered(config: Any, numbers: dict[int, int]) -> Any:
@@ -80,13 +100,16 @@ def _verified(weights: bytes, model: Any, twin: Any, optimizer: Any, public: lis
     kinds: dict[bytes, str] = {}
     missing: Counter[bytes] = Counter()
     for (names, layer), (_, other) in zip(twins.tree(model), twins.tree(twin)):
-        values, variables = twins.saved_values(other), twins.variables_of(layer)
-        if len(values) != len(variables):
-            variables = [None] * len(values)  # of a preprocessing layer
-        for variable, value in zip(variables, values):
-            kind, content = twins.status(variable, names, optimizer, public), _content(value)
-            # Two arrays may hold the same numbers; the file then says of both what is weaker.
-            kinds[content] = max(kinds.get(content, kind), kind, key=twins.KINDS.index)
+        own: dict[bytes, list[Any]] = {}
+        if not isinstance(layer, keras.Preprocessing):  # what those save is made of their variables
+            for variable, filled in zip(twins.variables_of(layer), twins.variables_of(other)):
+                own.setdefault(_content(twins.value_of(filled)), []).append(variable)
+        for value in twins.saved_values(other):
+            content = _content(value)
+            for variable in own.get(content, [None]):
+                kind = twins.status(variable, names, optimizer, public)
+                # Two arrays may hold the same numbers; the file then says of both what is weaker.
+                kinds[content] = max(kinds.get(content, kind), kind, key=twins.KINDS.index)
             missing[content] += 1
     result = {}
     with h5py.File(io.BytesIO(weights), "r") as file:
@@ -106,7 +129,8 @@ def _verified(weights: bytes, model: Any, twin: Any, optimizer: Any, public: lis
 
 def _content(array: Any) -> bytes:
     array = np.asarray(array)
-    return f"{array.dtype}{array.shape}".encode() + array.tobytes()
+    kind = f"{array.dtype.kind}{array.dtype.itemsize}"  # HDF5 gives bfloat16 back without its name
+    return f"{kind}{array.shape}".encode() + array.tobytes()
 
 
 # ----------------------------------------------------------------------------------------------------------------
@@ -131,9 +155,10 @@ def weights_file(model: Any, optimizer: Any, text: str, contents: dict[str, Any]
         groups.append(("top_level_model_weights", keras.own_weights(model)))
         for group_name, variables in groups:
             group = file.create_group(group_name)
-            group.attrs["weight_names"] = [_checked(variable, group_name).name.encode() for variable in variables]
-            for variable in variables:
-                dataset = group.create_dataset(variable.name, data=variable.numpy())
+            names = [keras.path_of(_checked(variable, group_name)) for variable in variables]
+            group.attrs["weight_names"] = [name.encode() for name in names]
+            for name, variable in zip(names, variables):
+                dataset = group.create_dataset(name, data=twins.value_of(variable))
                 contents["weights"][dataset.name.lstrip("/")] = kinds[id(variable)]
         words = file.create_group(release_statement.GROUP)
         words["text"] = release_statement.complete(text, contents)
@@ -142,7 +167,7 @@ def weights_file(model: Any, optimizer: Any, text: str, contents: dict[str, Any]
 
 
 def _checked(variable: Any, layer: str) -> Any:
-    if not isinstance(variable, tf.Variable):
+    if not isinstance(keras.native(variable), tf.Variable):
         raise ValueError(
             f"The table of layer {layer!r} can't be in a weights file. Release to a name that ends in .keras."
         )

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Collection, Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from adaclip_tf._internal import keras
@@ -38,16 +39,21 @@ def variables_of(layer: Any) -> list[Any]:
     """The variables that the layer itself has, without those of layers in it."""
     if not isinstance(layer, tf.keras.layers.Layer):
         return list(layer.variables)  # a plain tf.Module
-    return [v for v in keras.own_weights(layer) if isinstance(v, tf.Variable)]
+    return [v for v in keras.own_weights(layer) if isinstance(keras.native(v), tf.Variable)]
 
 
-def saved_values(layer: Any) -> list[Any]:
-    """The arrays that Keras saves of the layer itself: its variables, or what a preprocessing layer makes of them."""
-    if not isinstance(layer, keras.Preprocessing):
-        return [variable.numpy() for variable in variables_of(layer)]
+def value_of(variable: Any) -> np.ndarray:
+    """The array in a variable. What a layer saves may be an array already."""
+    return np.asarray(getattr(keras.native(variable), "numpy", lambda: variable)())
+
+
+def saved_values(layer: Any) -> list[np.ndarray]:
+    """The arrays that Keras saves of the layer itself: its variables, or what the layer makes of them."""
+    if not isinstance(layer, tf.keras.layers.Layer):
+        return [value_of(variable) for variable in variables_of(layer)]
     store: dict[str, Any] = {}
     layer.save_own_variables(store)
-    return list(store.values())
+    return [value_of(value) for value in store.values()]
 
 
 def is_trained(variable: Any, optimizer: Any) -> bool:
@@ -68,7 +74,7 @@ def held_by(model: Any, optimizer: Any) -> list[layer_state.Held]:
             what = layer_state.LEARNT.get(kind, "what `adapt` learnt from data")
             found.append(layer_state.Held(names, kind, what))
             continue
-        rest = [v.name.split(":")[0].split("/")[-1] for v in variables_of(layer) if not is_trained(v, optimizer)]
+        rest = [keras.path_of(v).split("/")[-1] for v in variables_of(layer) if not is_trained(v, optimizer)]
         if rest:
             what = f"{', '.join(rest)}: not trained by the optimizer"
             found.append(layer_state.Held(names, kind, what))
@@ -97,9 +103,9 @@ def build(model: Any) -> Any:
             )
     classes = {type(layer).__name__: type(layer) for _, layer in tree(model)}
     with keras.saving.custom_object_scope(classes):
-        twin = type(model).from_config(layer_state.without_batch_sizes(model.get_config()))
+        twin = type(model).from_config(_architecture(model.get_config()))
         if not twin.built:
-            twin.build_from_config(layer_state.without_batch_sizes(model.get_build_config()))
+            twin.build_from_config(_architecture(model.get_build_config()))
     ours, theirs = list(tree(model)), list(tree(twin))
     # Names of inner layers may differ: Keras numbers those that were not given one.
     if [(len(names), type(layer)) for names, layer in ours] != [(len(names), type(layer)) for names, layer in theirs]:
@@ -111,6 +117,10 @@ def build(model: Any) -> Any:
     return twin
 
 
+def _architecture(config: Any) -> Any:
+    return layer_state.without_training(layer_state.without_batch_sizes(config))
+
+
 def fill(twin: Any, model: Any, optimizer: Any, public: Collection[str], allow: Collection[str]) -> None:
     """Copies trained variables, and all that layers hold which are named. The rest keeps its initial value."""
     for (names, layer), (_, other) in zip(tree(model), tree(twin)):
@@ -120,7 +130,7 @@ def fill(twin: Any, model: Any, optimizer: Any, public: Collection[str], allow: 
             continue
         for variable, target in zip(variables_of(layer), variables_of(other)):
             if named or is_trained(variable, optimizer):
-                target.assign(variable.numpy())
+                target.assign(value_of(variable))
 
 
 def _copy_whole(layer: Any, other: Any) -> None:
