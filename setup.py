@@ -31,6 +31,13 @@ setuptools.setup(
         "privacy": ["tensorflow-privacy==0.9.0; python_version < '3.12'"],
         "tensorboard": ["tensorboard", "setuptools<81"],
         "keras2": ["numpy<2", "tensorflow==2.15.*", "tensorflow-privacy==0.9.0"],
-        "examples": ["ml_collections", "scikit-learn", "tensorboard", "tensorflow-datasets", "tqdm"],
+        "examples": [
+            "importlib-resources",
+            "ml_collections",
+            "scikit-learn",
+            "tensorboard",
+            "tensorflow-datasets",
+            "tqdm",
+        ],
     },
 )

@@ -74,6 +74,11 @@ def transformer():
     return source, layers.Dense(CLASSES)(layers.GlobalAveragePooling1D()(hidden))
 
 
+def train_function(model: tf.keras.Model) -> Callable:
+    """What `fit` calls for each step, with an iterator. Keras 2 returns it, Keras 3 only keeps it."""
+    return model.make_train_function() or model.train_function
+
+
 def _tokens(vocabulary, length):
     return lambda rng, batch: rng.integers(0, vocabulary, size=(batch, length)).astype(np.int32)
 

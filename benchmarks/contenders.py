@@ -41,11 +41,19 @@ def _fixed(batch_size):
     return DPFixedClipSGD(RATE, l2_norm_clip=CLIP, noise_multiplier=NOISE, expected_batch_size=batch_size)
 
 
-def _tensorflow_privacy_optimizer(name):
-    def make(batch_size):
+def _tensorflow_privacy(name):
+    """A class of tensorflow-privacy, whose top-level package can't be imported on TensorFlow 2.16 or later."""
+    try:
         import tensorflow_privacy
 
-        cls = getattr(tensorflow_privacy, name)
+        return getattr(tensorflow_privacy, name)
+    except (ImportError, AttributeError) as error:
+        raise NotApplicableError(f"tensorflow-privacy has no {name} here ({error})") from error
+
+
+def _tensorflow_privacy_optimizer(name):
+    def make(batch_size):
+        cls = _tensorflow_privacy(name)
         return cls(l2_norm_clip=CLIP, noise_multiplier=NOISE, num_microbatches=batch_size, learning_rate=RATE)
 
     return _plain(make)
@@ -54,7 +62,7 @@ def _tensorflow_privacy_optimizer(name):
 def _tensorflow_privacy_model(with_registry):
     def compile_model(case, batch_size):
         del batch_size
-        import tensorflow_privacy
+        make_model = _tensorflow_privacy("DPModel")
         from tensorflow_privacy.privacy.fast_gradient_clipping import layer_registry
 
         source, out = case.build()
@@ -65,7 +73,7 @@ def _tensorflow_privacy_model(with_registry):
             missing = [layer.name for layer in with_weights if not registry.is_elem(layer)]
             if missing:
                 raise NotApplicableError(f"no registry entry for {', '.join(missing)}")
-        model = tensorflow_privacy.DPModel(
+        model = make_model(
             l2_norm_clip=CLIP,
             noise_multiplier=NOISE,
             use_xla=False,

@@ -46,7 +46,7 @@ def trainer(terms: int):
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
     model.compile(optimizer, loss)
     iterator = iter(tf.data.Dataset.from_tensors(data).cache().repeat())
-    train = model.make_train_function()
+    train = cases.train_function(model)
     return lambda: float(tf.reduce_mean(train(iterator)["loss"]))
 
 

@@ -60,7 +60,7 @@ def time_arm(case_name: str, optimizer: str, layout: str, steps: int) -> float:
 
     def compiled():
         model = tf.keras.Model(*case.build())
-        loss = tf.keras.losses.SparseCategoricalCrossentropy(True, reduction="none" if private else "auto")
+        loss = tf.keras.losses.SparseCategoricalCrossentropy(True, **({"reduction": "none"} if private else {}))
         arguments = {"noise_multiplier": 1.0, "expected_batch_size": case.batch_size, "initial_std": 1e-3}
         model.compile(adaclip_tf.DPAdaClipSGD(0.1, **arguments) if private else "sgd", loss)
         return model
@@ -71,7 +71,7 @@ def time_arm(case_name: str, optimizer: str, layout: str, steps: int) -> float:
         with strategy.scope():
             model = compiled()
         iterator = iter(strategy.distribute_datasets_from_function(lambda _: dataset))
-    step = model.make_train_function()
+    step = cases.train_function(model)
 
     def run(count):
         for _ in range(count):

@@ -45,7 +45,7 @@ class Arm:
             metrics=["accuracy"],
         )
         self._iterator = iter(tf.data.Dataset.from_tensors(data).cache().repeat().prefetch(2))
-        self._train = model.make_train_function()
+        self._train = cases.train_function(model)
         self._hooks = tf.keras.callbacks.CallbackList(callbacks, model=model, steps=steps)
         self._train(self._iterator)
         self._hooks.on_train_begin()

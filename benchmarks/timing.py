@@ -27,7 +27,7 @@ class Trainer:
         spec = tuple(tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in data)
         dataset = tf.data.Dataset.from_generator(lambda: iter([data]), output_signature=spec)
         self._iterator = iter(dataset.cache().repeat().prefetch(2))
-        self._step = self.model.make_train_function()
+        self._step = cases.train_function(self.model)
         start = time.perf_counter()
         self.run()
         self.first_step = time.perf_counter() - start

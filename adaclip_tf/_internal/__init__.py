@@ -4,7 +4,9 @@
 |--------------------|----------------------------------------------------------------------------------------|
 | `validate`         | checks of arguments: the argument, its value and the fix                               |
 | `files`, `locking` | files that are whole whenever someone looks; locks                                     |
-| `keras2`           | Keras 2's private names, one function for each question, for all but the optimizers    |
+| `keras`            | what is asked of Keras, answered by the generation that `tf.keras` is                  |
+| `keras2`, `keras3` | the answers: a function for each question, and Keras's private names                   |
+| `dp_query`         | tensorflow-privacy's base class, or one of its shape                                   |
 | `regularizers`     | regularizers of Keras layers, which a per-example loss cannot have                     |
 | `plotting`         | figures without pyplot                                                                 |
 | `variables`        | variables of one process                                                               |

@@ -113,6 +113,11 @@ def index_of(optimizer: Any, variable: Any) -> int | None:
     return optimizer._index_dict.get(optimizer._var_key(variable))
 
 
+def last_learning_rate(optimizer: Any) -> Any:
+    """The learning rate of the last step, which Keras 2 keeps in a variable where there is a schedule."""
+    return optimizer.learning_rate
+
+
 class _PlainCall(type(tf.keras.mixed_precision.LossScaleOptimizer)):  # type: ignore[misc]
     """Lets a class that is a `LossScaleOptimizer` be called like any other."""
 

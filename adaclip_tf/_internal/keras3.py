@@ -121,6 +121,14 @@ def index_of(optimizer: Any, variable: Any) -> int | None:
     return optimizer._trainable_variables_indices.get(optimizer._var_key(variable))
 
 
+def last_learning_rate(optimizer: Any) -> Any:
+    """The learning rate of the last step. Where there is a schedule, `learning_rate` is the next step's."""
+    schedule = optimizer._learning_rate
+    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
+        return schedule(tf.maximum(native(optimizer.iterations) - 1, 0))
+    return native(optimizer.learning_rate)
+
+
 _Optimizer, _LossScale = keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer
 
 

@@ -68,6 +68,8 @@ def _mean(tensor: tf.Tensor, factor: float) -> tf.Tensor:
         entries = op.inputs[0]
     elif op.type in ("DivNoNan", "RealDiv", "Div") and op.inputs[0].op.type == "Sum":
         entries = op.inputs[0].op.inputs[0]
+        if entries.shape.rank == 0 and entries.op.type == "Sum":  # Keras 2 adds up the sum once more
+            entries = entries.op.inputs[0]
         if not _is_size(op.inputs[1], entries):
             raise ValueError(
                 f"The loss is a scalar, a sum that was divided by {op.inputs[1].name!r}, which is not known to be the "

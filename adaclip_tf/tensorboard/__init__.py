@@ -7,6 +7,7 @@
 | `summaries`   | what it writes, tag by tag                          |
 | `figures`     | the pictures                                        |
 | `event_files` | one writer for each run (folder)                    |
+| `protos`      | the package `tensorboard`, or how to get it         |
 
 May import `privacy` and `_internal`. Nothing of the library imports it.
 """

@@ -33,7 +33,7 @@ from adaclip_tf._internal import keras, validate
 from adaclip_tf.privacy import fit_data, private_optimizer
 from adaclip_tf.privacy.budget import PrivacyBudget
 from adaclip_tf.privacy.meter import PrivacyMeter
-from adaclip_tf.tensorboard import arguments, event_files, figures, summaries
+from adaclip_tf.tensorboard import arguments, event_files, figures, protos, summaries
 
 
 class PrivacyTensorBoard(tf.keras.callbacks.Callback):
@@ -82,6 +82,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         hparams: bool | Mapping[str, Any] = True,
         nonprivate: bool = False,
     ):
+        protos.require()
         super().__init__()
         keras.takes_tensors_as_logs(self)
         self.log_dir = validate.path("log_dir", log_dir)
@@ -143,7 +144,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         if self.model.built:
             self._measurement()()  # traced now, not in the middle of training
             if self._image_freq:  # an `image_shape` that does not fit is told now
-                figures.first_layer_scale(optimizer.private_state(), self._image_shape)
+                figures.first_layer_scale(self._state(), self._image_shape)
 
     def on_epoch_begin(self, epoch, logs=None):
         self._next_look = 0 if self._update_freq is None else self._update_freq - self._step() % self._update_freq
@@ -172,7 +173,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
             by_epsilon = summaries.by_epsilon(metrics, self._delta())
             self._files.write(summaries.PRIVACY_RUN, by_epsilon, summaries.epsilon_step(epsilon))
         if self._histogram_freq and self._epoch % self._histogram_freq == 0:
-            self._files.write(summaries.PRIVACY_RUN, summaries.histograms(self._optimizer.private_state()), step)
+            self._files.write(summaries.PRIVACY_RUN, summaries.histograms(self._state()), step)
         if self._image_freq and self._epoch % self._image_freq == 0:
             self._write_images(step)
         self._files.flush()
@@ -193,6 +194,9 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
     @property
     def _optimizer(self) -> Any:
         return private_optimizer.require(self.model.optimizer, "PrivacyTensorBoard")
+
+    def _state(self) -> summaries.State:
+        return summaries.state_by_tag(self._optimizer, self.model.name)
 
     def _step(self) -> int:
         """Noised steps up to now; 0 before the optimizer has state."""
@@ -225,11 +229,11 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
 
     def _measurement(self) -> summaries.Measurement:
         if self._measure is None:
-            self._measure = summaries.Measurement(self._optimizer, self._reference_clip, self._delta())
+            self._measure = summaries.Measurement(self._optimizer, self._state, self._reference_clip, self._delta())
         return self._measure
 
     def _write_images(self, step: int) -> None:
-        found = figures.first_layer_scale(self._optimizer.private_state(), self._image_shape)
+        found = figures.first_layer_scale(self._state(), self._image_shape)
         images = {}
         if found is not None:
             name, picture = found

@@ -6,18 +6,24 @@ import hashlib
 import math
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 import tensorflow as tf
-from tensorboard.compat.proto import summary_pb2
-from tensorboard.plugins.custom_scalar import layout_pb2
-from tensorboard.plugins.custom_scalar import summary as custom_scalar
-from tensorboard.plugins.histogram import summary_v2 as histogram
-from tensorboard.plugins.hparams import api_pb2 as hparams_api
-from tensorboard.plugins.hparams import summary as hparams_v1
-from tensorboard.plugins.hparams import summary_v2 as hparams_v2
-from tensorboard.plugins.scalar import summary_v2 as scalar
+
+from adaclip_tf._internal import keras
+from adaclip_tf.tensorboard.protos import (
+    custom_scalar,
+    histogram,
+    hparams_api,
+    hparams_v1,
+    hparams_v2,
+    layout_pb2,
+    scalar,
+    summary_pb2,
+)
+
+State = Mapping[str, Mapping[str, Any]]  # {a variable's name: what is known of its gradient}
 
 PRIVACY_RUN, HPARAMS_RUN, NONPRIVATE_RUN = "privacy", "hparams", "nonprivate"
 EPSILON_STEPS = 1000  # TensorBoard's steps are whole numbers: the charts by epsilon count thousandths
@@ -40,14 +46,15 @@ class Measurement:
 
     Args:
       optimizer: with state.
+      state: its `private_state()`, by the names that tags are to have.
       reference_clip: C of the comparison, or None for the optimizer's own, or 1.
       delta: for the description of epsilon.
     """
 
-    def __init__(self, optimizer: Any, reference_clip: float | None, delta: float | None):
-        self._optimizer = optimizer
+    def __init__(self, optimizer: Any, state: Callable[[], State], reference_clip: float | None, delta: float | None):
+        self._optimizer, self._state = optimizer, state
         clip = reference_clip or optimizer.get_config().get("l2_norm_clip") or 1.0
-        dimension = sum(math.prod(part["scale"].shape) for part in optimizer.private_state().values())
+        dimension = sum(math.prod(part["scale"].shape) for part in state().values())
         self._reference_scale_norm = clip * math.sqrt(dimension)
         self._tags: list[str] = []
         self._values = tf.function(self._trace, autograph=False)
@@ -68,7 +75,7 @@ class Measurement:
 
     def _trace(self) -> tf.Tensor:
         optimizer = self._optimizer
-        metrics, state = optimizer.private_metrics(), optimizer.private_state()
+        metrics, state = optimizer.private_metrics(), self._state()
         ratio = metrics["scale_norm"] / self._reference_scale_norm
         noise_per_scale = metrics["noise_norm"] / metrics["scale_norm"]  # z / B
         values = {
@@ -77,7 +84,7 @@ class Measurement:
             "privacy/noise_ratio": ratio,
             "privacy/scale_norm": metrics["scale_norm"],
             "bound/noise_variance": tf.square(metrics["noise_norm"]),
-            "learning_rate": tf.cast(optimizer.learning_rate, tf.float32),
+            "learning_rate": tf.cast(keras.last_learning_rate(optimizer), tf.float32),
         }
         for name in ("std_mean", "std_min", "std_max", "mean_norm"):
             if name in metrics:
@@ -95,6 +102,14 @@ class Measurement:
             values["bound/clipping_bias"] = tf.add_n(bias)
         self._tags = list(values)
         return tf.stack(list(values.values()))
+
+
+def state_by_tag(optimizer: Any, model_name: str) -> dict[str, Any]:
+    """`private_state()` without the model's own name, which Keras 3 puts first: "sequential_3" differs by run."""
+    state, prefix = optimizer.private_state(), f"{model_name}/"
+    if not all(name.startswith(prefix) for name in state):
+        return state
+    return {name[len(prefix) :]: part for name, part in state.items()}
 
 
 def scalars(values: Mapping[str, float], descriptions: Mapping[str, str] | None = None) -> Any:
@@ -131,7 +146,7 @@ def by_epsilon(metrics: Mapping[str, float], delta: float | None) -> Any:
     return scalars(values, dict.fromkeys(values, text))
 
 
-def histograms(state: Mapping[str, Mapping[str, Any]]) -> Any:
+def histograms(state: State) -> Any:
     """Distributions of s and b by variable. They span decades, so of their logarithms."""
     summary = summary_pb2.Summary()
     for name, part in state.items():

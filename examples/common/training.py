@@ -219,7 +219,7 @@ def _callbacks(config, budget, folder, strategy) -> list[tf.keras.callbacks.Call
     private: list[tf.keras.callbacks.Callback] = [budget, _NoiseNorm()] if budget else []
     if folder is None:
         return private
-    backup = tf.keras.callbacks.BackupAndRestore(str(folder / workdirs.BACKUP), delete_checkpoint=False)
+    backup = workdirs.backup_callback(folder, strategies.writes(strategy))
     boards = [
         tensorboard.PrivacyTensorBoard(folder / "tensorboard", budget=budget, hparams={"optimizer": config.optimizer})
         if budget

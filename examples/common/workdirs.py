@@ -6,11 +6,14 @@ import csv
 import json
 import os
 import pathlib
+import sys
+from typing import Any
 
+import h5py
 import ml_collections
 import tensorflow as tf
 
-from adaclip_tf._internal import files
+from adaclip_tf._internal import files, keras
 
 BACKUP, HISTORY = "backup", "history.csv"
 
@@ -45,18 +48,63 @@ def _check_backup(folder: pathlib.Path) -> None:
     """
     backup = folder / BACKUP
     try:
-        latest = tf.train.latest_checkpoint(str(backup / "chief"))
-        if latest is None and (folder / HISTORY).exists() and read_history(folder):
-            raise ValueError("epochs were completed, and there is no checkpoint")
-        if latest is not None:
-            reader = tf.train.load_checkpoint(latest)
-            for name in reader.get_variable_to_shape_map():
-                reader.get_tensor(name)
+        there = _read_checkpoint(backup) if keras.GENERATION == 2 else _read_weights(backup)
+        if not there and (folder / HISTORY).exists() and read_history(folder):
+            raise ValueError(f"epochs were completed, and there is no checkpoint of Keras {keras.GENERATION}")
     except Exception as error:  # TensorFlow's reader raises whatever Python type is nearest to its status
         raise ValueError(
             f"The backup in {backup} is damaged: {error}. Put a copy in its place, or train anew in another --workdir; "
             "if anything of this run was published, both runs together cost the sum of their epsilons."
         ) from error
+
+
+def _read_checkpoint(backup: pathlib.Path) -> bool:
+    """Reads what Keras 2 keeps, TensorFlow's checkpoint; False if there is none."""
+    latest = tf.train.latest_checkpoint(str(backup / "chief"))
+    if latest is None:
+        return False
+    reader = tf.train.load_checkpoint(latest)
+    for name in reader.get_variable_to_shape_map():
+        reader.get_tensor(name)
+    return True
+
+
+def _read_weights(backup: pathlib.Path) -> bool:
+    """Reads what Keras 3 keeps, an HDF5 file and the number of the epoch; False if there is neither.
+
+    Keras writes both in place. So it keeps the last two (`double_checkpoint`), and takes the older weights where the
+    newer ones can't be read.
+    """
+    weights, epoch = backup / "latest.weights.h5", backup / "training_metadata.json"
+    if not weights.exists() and not epoch.exists():
+        return False
+    try:
+        _read_arrays(weights)
+    except OSError:
+        older = [path.with_name(f"{path.name}.bkp") for path in (weights, epoch)]
+        if not all(path.exists() for path in older):
+            raise
+        weights, epoch = older
+        _read_arrays(weights)
+    int(json.loads(epoch.read_text())["epoch"])
+    return True
+
+
+def _read_arrays(path: pathlib.Path) -> None:
+    def read(_: str, entry: h5py.Group | h5py.Dataset) -> None:
+        if isinstance(entry, h5py.Dataset):
+            entry[()]
+
+    with h5py.File(path, "r") as file:
+        file.visititems(read)
+
+
+def backup_callback(folder: pathlib.Path, writes: bool) -> tf.keras.callbacks.Callback:
+    """Keras's own, which restores the last completed epoch before the first one; `writes` on one of several workers."""
+    options: dict[str, Any] = {"delete_checkpoint": False}
+    if keras.GENERATION == 3:  # whose workers would all write to the same file; those of Keras 2 must all take part
+        options.update(double_checkpoint=True, save_freq="epoch" if writes else sys.maxsize)
+    return tf.keras.callbacks.BackupAndRestore(str(folder / BACKUP), **options)
 
 
 def read_history(folder: pathlib.Path) -> dict[str, list[float]]:

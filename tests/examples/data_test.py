@@ -213,6 +213,7 @@ def test_a_prepared_tfds_copy(tmp_path, arrays):
     import tensorflow as tf
     import tensorflow_datasets as tfds
 
+    pytest.importorskip("importlib_resources", reason="tensorflow-datasets imports it and does not ask for it")
     features = tfds.features.FeaturesDict(
         {"image": tfds.features.Image(shape=(28, 28, 1)), "label": tfds.features.ClassLabel(num_classes=10)}
     )

@@ -40,9 +40,9 @@ def test_page_and_notebook_hold_the_same_programs():
     assert programs_of_the_page() == programs_of_the_notebook()
 
 
-def test_it_takes_five_edits():
+def test_it_takes_four_edits():
     headings = re.findall(r"^## (Edit \d)", (DOCS / "tutorial.md").read_text(), flags=re.MULTILINE)
-    assert headings == [f"Edit {number}" for number in range(1, 6)]
+    assert headings == [f"Edit {number}" for number in range(1, 5)]
 
 
 def test_the_notebook_is_small_and_was_run():

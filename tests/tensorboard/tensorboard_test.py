@@ -6,6 +6,8 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 
 import numpy as np
@@ -56,8 +58,8 @@ def make_model(make=adaclip_tf.DPAdaClipSGD, strategy=None, compile_arguments=No
     tf.keras.backend.clear_session()
     tf.keras.utils.set_random_seed(1)
     with (strategy or tf.distribute.get_strategy()).scope():
-        layer = tf.keras.layers.Dense(models.CLASSES, input_shape=(models.FEATURES,), name="dense")
-        model = tf.keras.Sequential([layer])
+        layer = tf.keras.layers.Dense(models.CLASSES, name="dense")
+        model = tf.keras.Sequential([tf.keras.Input((models.FEATURES,)), layer])
         model.compile(make(**options), models.per_example_loss(), metrics=["accuracy"], **(compile_arguments or {}))
     return model
 
@@ -78,8 +80,12 @@ class Spy(tf.keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         made = self.model.optimizer
-        state = made.private_state()
-        copy = {name: {key: value.numpy().astype(np.float64) for key, value in state[name].items()} for name in state}
+        copy = {
+            name.removeprefix(f"{self.model.name}/"): {
+                key: value.numpy().astype(np.float64) for key, value in part.items()
+            }
+            for name, part in made.private_state().items()
+        }
         self.states[int(made.noised_steps)] = copy
 
 
@@ -99,7 +105,8 @@ def full(tmp_path_factory):
         image_freq=1,
         hparams={"layers": 1},
     )
-    keras = tf.keras.callbacks.TensorBoard(folder, update_freq=3)
+    # It records at every second step: Keras 3 drops what an epoch comes to if its last step is none of them.
+    keras = tf.keras.callbacks.TensorBoard(folder, update_freq=2)
     history = fit(model, keras, spy, board, epochs=2, validation_data=models.data(8, seed=3))
     return {"folder": folder, "model": model, "states": spy.states, "history": history}
 
@@ -320,6 +327,48 @@ def test_no_noise_is_infinite_epsilon(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------------
+# Names.
+
+
+class Named:
+    """An optimizer whose variables have these names."""
+
+    def __init__(self, *names):
+        self.names = names
+
+    def private_state(self):
+        return {name: {"scale": name} for name in self.names}
+
+
+@pytest.mark.parametrize(
+    ("names", "tags"),
+    [
+        (("m/dense/kernel", "m/dense/bias"), ("dense/kernel", "dense/bias")),
+        (("dense/kernel", "dense/bias"), ("dense/kernel", "dense/bias")),
+        (("m/m/kernel", "m/kernel"), ("m/kernel", "kernel")),
+        (("m/dense/kernel", "dense/kernel"), ("m/dense/kernel", "dense/kernel")),
+        (("m2/dense/kernel",), ("m2/dense/kernel",)),
+    ],
+    ids=["in the model", "in no model", "a layer of the model's name", "some are in the model", "in another model"],
+)
+def test_tags_leave_out_the_model_s_own_name(names, tags):
+    state = summaries.state_by_tag(Named(*names), "m")
+    assert list(state) == list(tags)
+    assert [part["scale"] for part in state.values()] == list(names)
+
+
+def test_a_second_model_of_the_program_has_the_same_tags(traced, tmp_path):
+    """Keras 3 names it sequential_1, and its variables after it."""
+    second = tf.keras.Sequential([tf.keras.Input((models.FEATURES,)), tf.keras.layers.Dense(3, name="dense")])
+    assert second.name != traced.name
+    second.compile(
+        adaclip_tf.DPAdaClipSGD(0.1, noise_multiplier=Z, expected_batch_size=BATCH), models.per_example_loss()
+    )
+    fit(second, PrivacyTensorBoard(tmp_path))
+    assert "variables/dense/kernel/std_mean" in scalars(tmp_path / "privacy")
+
+
+# ---------------------------------------------------------------------------------------------------
 # Histograms, images, HParams, layout.
 
 
@@ -421,7 +470,8 @@ def test_every_custom_chart_has_something_to_show(full):
 def one_private_step(folder, target, **options):
     """A step on one example of a linear model. A larger target is a longer gradient in the same direction."""
     tf.keras.backend.clear_session()
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1, kernel_initializer="zeros", input_shape=(4,), name="dense")])
+    layer = tf.keras.layers.Dense(1, kernel_initializer="zeros", name="dense")
+    model = tf.keras.Sequential([tf.keras.Input((4,)), layer])
     made = adaclip_tf.DPAdaClipSGD(0.1, noise_multiplier=1.0, expected_batch_size=1, seed=3, nonprivate_metrics=True)
     model.compile(made, tf.keras.losses.MeanSquaredError(reduction="none"))
     board = PrivacyTensorBoard(folder, update_freq=1, num_examples=9, batch_size=1, delta=1e-2, **options)
@@ -607,6 +657,28 @@ def test_another_optimizer_is_refused(tmp_path):
 def test_invalid_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         PrivacyTensorBoard(**{"log_dir": "never/made", **arguments})
+    assert not os.path.exists("never")
+
+
+WITHOUT_TENSORBOARD = """
+import sys
+sys.modules["tensorboard"] = None  # what an import meets where the package is missing
+import adaclip_tf
+board = adaclip_tf.PrivacyTensorBoard
+try:
+    board("never/made")
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_without_the_package_the_fix_is_said_once_it_is_needed():
+    """In a process of its own, where nobody has imported TensorBoard before."""
+    command = [sys.executable, "-c", WITHOUT_TENSORBOARD]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = done.stdout.strip()
+    assert said.startswith("PrivacyTensorBoard needs the package tensorboard (") and "\n" not in said
+    assert said.endswith("): pip install 'adaclip-tf[tensorboard]'.")
     assert not os.path.exists("never")
 
 
