@@ -11,7 +11,7 @@ _GHOST = (
     "tests/gradients/ghost/ghost_refusal_test.py",
     "tests/gradients/ghost/ghost_zoo_test.py",
 )
-_PROOF = ("tests/gradients/proof/proof_test.py",)
+_PROOF = ("tests/gradients/proof/proof_test.py", "tests/gradients/proof/counted_test.py")
 _OPTIMIZER = (
     "tests/optimizers/baselines_test.py",
     "tests/optimizers/optimizer_test.py",
@@ -43,6 +43,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/graph/reach.py": (*_PROOF, "tests/gradients/isolated_test.py"),
     "gradients/proof/calls.py": _PROOF,
     "gradients/proof/contractions.py": _PROOF,
+    "gradients/proof/counted.py": ("tests/gradients/proof/counted_test.py",),
     "gradients/proof/elementwise.py": _PROOF,
     "gradients/proof/labels.py": _PROOF,
     "gradients/proof/memory.py": _PROOF,

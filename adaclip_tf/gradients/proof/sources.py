@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from adaclip_tf.gradients.proof.walk import Walk
 
 PASS = "pass the examples as arguments of the `tf.function` or through `fit`."
+LARGE = 1_000_000  # constants beyond this size are not looked at
 _ITERATION = ("IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue")
 _COMPOSITE = ("RaggedTensorFromVariant", "DeserializeSparse")
 
@@ -81,14 +83,15 @@ class Sources:
         return Rows(0)
 
 
-# Ops whose constants may be shapes, axes or permutations.
+# Ops whose constants may be shapes, axes, permutations or seeds.
 # fmt: off
 _TAKES_STRUCTURE = frozenset({
     "Reshape", "Transpose", "Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "StridedSlice", "Slice", "Tile", "Pad",
     "PadV2", "MirrorPad", "ExpandDims", "ConcatV2", "BroadcastTo", "Fill", "GatherV2", "ReverseV2", "Cumsum", "Split",
     "SplitV", "ArgMax", "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "Conv2DBackpropInput", "Pack",
     "ResizeBilinear", "ResizeNearestNeighbor", "StatelessRandomUniformV2", "StatelessRandomNormalV2",
-    "StridedSliceGrad",
+    "StridedSliceGrad", "StatelessRandomGetKeyCounter", "StatelessRandomUniform", "StatelessRandomNormal",
+    "StatelessTruncatedNormal", "StatelessRandomUniformInt", "StatelessRandomUniformFullInt",
     "BroadcastGradientArgs", "ConcatOffset", "DynamicStitch", "InvertPermutation", "Squeeze", "SpaceToBatchND",
     "BatchToSpaceND", "Conv2DBackpropFilter", "AvgPoolGrad",
 })
@@ -106,7 +109,7 @@ def closed_over(walk: Walk, tensor: tf.Tensor) -> tf.Tensor | None:
         external = walk.captured.get(current.ref())
         is_left = current.op.type == "Const" or (external is not None and not hasattr(external, "graph"))
         is_array = bool(current.shape.rank) and current.dtype not in (tf.resource, tf.variant) and current.shape[0] != 1
-        if is_left and is_array and not _is_structural(current):
+        if is_left and is_array and not _is_structural(current) and not is_one_number(current):
             return current
         pending.extend(_differ_by_place(walk, current.op))
     return None
@@ -116,7 +119,9 @@ def _differ_by_place(walk: Walk, op: tf.Operation) -> list[tf.Tensor]:
     """The inputs that may make an output of `op` another one in another place."""
     if op.type != "Range" and op.type not in graph.ENTRYWISE:
         return list(op.inputs)
-    return [tensor for tensor in op.inputs if walk.label(tensor) != EVERYWHERE]  # those say the same everywhere
+    labels = [walk.label(tensor) for tensor in op.inputs]
+    alike = [isinstance(label, Public) and label.uniform is None for label in labels]
+    return [tensor for tensor, same in zip(op.inputs, alike) if not same]  # those say the same everywhere
 
 
 def _is_structural(tensor: tf.Tensor) -> bool:
@@ -124,6 +129,14 @@ def _is_structural(tensor: tf.Tensor) -> bool:
     if not tensor.dtype.is_integer or tensor.shape.rank != 1:
         return False
     return all(op.type in _TAKES_STRUCTURE for op in tensor.consumers())
+
+
+def is_one_number(tensor: tf.Tensor) -> bool:
+    """Whether a constant is one number everywhere, as zeros are."""
+    if tensor.op.type != "Const" or not 0 < (tensor.shape.num_elements() or 0) <= LARGE:
+        return False
+    value = np.asarray(tf.get_static_value(tensor)).ravel()
+    return bool(np.all(value == value[0]))
 
 
 @dataclasses.dataclass(frozen=True)
