@@ -129,10 +129,10 @@ def _slice(walk: Walk, op: tf.Operation, labels: Labels) -> None:
         return
     begin, size = (walk.sizes.symbols(tensor) for tensor in op.inputs[1:])
     long = _may_be_long(op.inputs[0], labels[0])
-    if begin is not None and size is not None and not depends_on_count(begin) and not depends_on_count(size):
-        if all(begin[axis] == 0 and size[axis] == -1 for axis in long):
-            return
-    raise Unproven(_PART)
+    if begin is None or size is None or depends_on_count(begin) or depends_on_count(size):
+        raise Unproven(_PART)
+    if any(begin[axis] != 0 or size[axis] != -1 for axis in long):
+        raise Unproven(_PART)
 
 
 @entry("StridedSlice")

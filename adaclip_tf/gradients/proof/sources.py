@@ -6,6 +6,7 @@
 | the same, ragged or sparse                     | data, cut out by its row splits or its indices                    |
 | a scalar that a dataset hands out              | nobody knows what it holds, and it can't be cut: refused          |
 | a scalar argument of a function                | public: a rate, a step number                                     |
+| a scalar beside arrays, in one argument        | part of a batch, as a dataset hands it out: refused               |
 | what the graph captures of an outer graph      | what it is there: that graph is walked too                        |
 | what it captures of eager code, constants      | public. Data that was closed over would meet the examples by      |
 |                                                | their place in the batch, which nothing public may                |
@@ -60,7 +61,7 @@ class Sources:
     def _placeholder(self, tensor: tf.Tensor) -> Any:
         external = self._walk.captured.get(tensor.ref())
         if external is None:
-            return self._element(tensor, scalar=EVERYWHERE)
+            return self._element(tensor, scalar=None if _is_beside_arrays(self._walk, tensor) else EVERYWHERE)
         if tensor.dtype == tf.resource or not hasattr(external, "graph"):
             return EVERYWHERE if tensor.shape.rank == 0 else Public()
         label = self._walk.parent(external.graph).label(external)
@@ -76,11 +77,24 @@ class Sources:
             return Lost(f"the input {tensor.name!r} is ragged or sparse")
         if tensor.shape.rank == 0:
             return scalar or Lost(
-                f"the dataset hands out the scalar {tensor.name!r}, which belongs to no example and may hold something "
-                "of all of them; make it an array with an entry for each example, or a constant",
+                f"the batch holds the scalar {tensor.name!r}, which belongs to no example and may hold something of all "
+                "of them; make it an array with an entry for each example, a constant, or an argument by itself",
                 mixing=True,
             )
         return Rows(0)
+
+
+def _is_beside_arrays(walk: Walk, tensor: tf.Tensor) -> bool:
+    """Whether a function gets a scalar in one structure with arrays, as Keras hands a batch to a compiled step."""
+    arguments = [entered for entered in getattr(walk.graph, "inputs", []) if entered.ref() not in walk.captured]
+    positional, by_name = getattr(walk.graph, "structured_input_signature", None) or ((), {})
+    for argument in [*positional, *by_name.values()]:
+        leaves = tf.nest.flatten(argument, expand_composites=True)
+        count = sum(isinstance(leaf, tf.TensorSpec) for leaf in leaves)
+        together, arguments = arguments[:count], arguments[count:]
+        if any(tensor is other for other in together):
+            return any(other.shape.rank != 0 for other in together)
+    return False
 
 
 # Ops whose constants may be shapes, axes, permutations or seeds.

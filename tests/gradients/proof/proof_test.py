@@ -257,6 +257,11 @@ def test_a_scalar_of_the_dataset_is_refused_and_a_scalar_argument_is_public():
         proof.prove(_rows(x) * scalar)
 
     tf.function(step, input_signature=[tf.TensorSpec([None, 3]), tf.TensorSpec([])]).get_concrete_function()
+    rates = [{"a": tf.TensorSpec([]), "b": tf.TensorSpec([])}, tf.TensorSpec([None, 3])]
+    tf.function(lambda rate, x: step(x, rate["b"]), input_signature=rates).get_concrete_function()
+    batch = [tf.TensorSpec([]), (tf.TensorSpec([None, 3]), tf.TensorSpec([]))]
+    with pytest.raises(ValueError, match="belongs to no example"):
+        tf.function(lambda rate, data: step(*data), input_signature=batch).get_concrete_function()
     data = iter(tf.data.Dataset.from_tensors((tf.ones([4, 3]), 2.0)))
     with pytest.raises(ValueError, match="belongs to no example"):
         tf.function(lambda: step(*next(data)))()
