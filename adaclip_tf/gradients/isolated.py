@@ -226,6 +226,9 @@ class _Copy:
     def _copy(self, operation: tf.Operation) -> None:
         if operation.type == "Placeholder":
             return
+        if operation.type == "ReadVariableOp":  # what the loss was computed with: it may have been changed since
+            self.replace(operation.outputs[0], operation.outputs[0])
+            return
         waits = [self._copies[op] for op in operation.control_inputs if op in self._copies]
         with tf.control_dependencies(waits), tf.device(operation.device):
             copy = self._graph.create_op(

@@ -162,8 +162,21 @@ class Evaluator:
         if op.type in graph.UNCHANGED:
             return self.symbols(op.inputs[0])
         if op.type in _BINARY:
-            return self._binary(op)
+            fixed = self._pinned(op) if op.type == "Minimum" else None
+            return self._binary(op) if fixed is None else fixed
         return self._rearranged(op)
+
+    def _pinned(self, op: tf.Operation) -> np.ndarray | None:
+        """min(c, max(d, anything)) is c where d is not less: how many classes a one-hot code has, whatever the data."""
+        for ceiling, other in (op.inputs, list(op.inputs)[::-1]):
+            most = self.integers(ceiling)
+            if other.op.type == "Maximum" and most is not None and op.outputs[0].shape.rank == ceiling.shape.rank == 0:
+                least = [
+                    floor for floor in map(self.integers, other.op.inputs) if floor is not None and len(floor) == 1
+                ]
+                if any(floor[0] >= most[0] for floor in least):
+                    return _array(most[0])
+        return None
 
     def _binary(self, op: tf.Operation) -> np.ndarray | None:
         first, second = (self.symbols(operand) for operand in op.inputs)

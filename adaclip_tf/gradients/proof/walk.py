@@ -143,6 +143,8 @@ class Walk:
 
     def _from_inputs(self, op: tf.Operation, labels: list[Any]) -> Any:
         counted = [i for i, label in enumerate(labels) if isinstance(label, Sizes)]
+        if op.type == "Minimum" and self.sizes.integers(op.outputs[0]) is not None:
+            return EVERYWHERE  # a constant in disguise
         sizes = SIZE_ARGUMENTS.get(op.type, frozenset())
         if any(isinstance(labels[i], (Rows, Summed, Listed)) for i in sizes if i < len(labels)):
             raise Unproven("has a size that data decides")
