@@ -77,8 +77,8 @@ class Sources:
             return Lost(f"the input {tensor.name!r} is ragged or sparse")
         if tensor.shape.rank == 0:
             return scalar or Lost(
-                f"the batch holds the scalar {tensor.name!r}, which belongs to no example and may hold something of all "
-                "of them; make it an array with an entry for each example, a constant, or an argument by itself",
+                f"the batch holds the scalar {tensor.name!r}, which belongs to no example and may hold something of "
+                "all of them; make it an array with an entry for each example, a constant, or an argument by itself",
                 mixing=True,
             )
         return Rows(0)
