@@ -17,7 +17,8 @@ are known to keep examples apart, and when. What is not in the table is not prov
 | module         | holds                                                                 |
 |----------------|-----------------------------------------------------------------------|
 | `labels`       | what may be known of a tensor, run-time checks                        |
-| `sizes`        | integers computed from shapes, as multiples of the number of examples |
+| `symbols`      | integers, as multiples of the number of examples                      |
+| `sizes`        | integers that a graph computes from shapes                            |
 | `sources`      | where data enters, how one example is cut out of it                   |
 | `walk`         | the walk over the graph                                               |
 | `elementwise`, `shapes`, `parts`, `contractions`, `calls` | the table                  |

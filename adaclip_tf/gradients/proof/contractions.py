@@ -15,7 +15,7 @@ from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import elementwise
 from adaclip_tf.gradients.proof.labels import Label, Public, Rows, Summed, Unproven, rank
 from adaclip_tf.gradients.proof.shapes import only_first, single_block
-from adaclip_tf.gradients.proof.sizes import Count
+from adaclip_tf.gradients.proof.symbols import Count
 from adaclip_tf.gradients.proof.walk import SIZE_ARGUMENTS, Labels, Walk, describe, entry
 
 

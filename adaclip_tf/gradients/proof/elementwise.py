@@ -12,7 +12,7 @@ import tensorflow as tf
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import sources
 from adaclip_tf.gradients.proof.labels import DRAWN, EVERYWHERE, Public, Rows, Unproven, rank
-from adaclip_tf.gradients.proof.sizes import Count
+from adaclip_tf.gradients.proof.symbols import Count
 from adaclip_tf.gradients.proof.walk import Labels, Walk, entry, public
 
 

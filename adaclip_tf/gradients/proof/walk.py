@@ -18,7 +18,8 @@ import tensorflow as tf
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import memory, sources
 from adaclip_tf.gradients.proof.labels import EVERYWHERE, Checks, Label, Lost, Public, Rows, Sizes, Summed, Unproven
-from adaclip_tf.gradients.proof.sizes import Evaluator, depends_on_count
+from adaclip_tf.gradients.proof.sizes import Evaluator
+from adaclip_tf.gradients.proof.symbols import depends_on_count
 
 Labels = Sequence[Any]  # of `labels.Label`, or `Listed`
 Entry = Callable[["Walk", tf.Operation, Labels], Any]

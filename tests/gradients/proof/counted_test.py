@@ -45,6 +45,8 @@ PROVEN = {
     "halves of noise": lambda x, n: x * tf.split(_noise(n, 6), 2, axis=1)[1],
     "noise in reverse, of one place": lambda x, n: x * tf.reverse(_noise(n, 3), [1]),
     "one draw for all": lambda x, n: x * tf.tile(tf.random.normal([1, 3]), [n, 1]),
+    "parts side by side": lambda x, n: x + tf.concat([tf.broadcast_to(W[:1, :1], [n, 1]), tf.zeros([n, 2])], axis=1),
+    "parts on top": lambda x, n: x + tf.stack([tf.zeros([n]), tf.fill([n], W[0, 0]), tf.ones([n])], axis=1),
     "zeros in reverse": lambda x, n: x + tf.reverse(tf.zeros([n, 3]), [0]),
     "zeros of other places": lambda x, n: x + tf.zeros([n + 1, 3])[1:][0],
     "a fixed seed, for all alike": lambda x, n: x + tf.random.stateless_normal([3], [1, 2]),
