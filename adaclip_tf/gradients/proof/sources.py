@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,6 +62,9 @@ class Sources:
     def _placeholder(self, tensor: tf.Tensor) -> Any:
         external = self._walk.captured.get(tensor.ref())
         if external is None:
+            for piece in _composite_arguments(self._walk):
+                if any(tensor is part for part in piece.tensors):
+                    return Lost(f"the input {tensor.name!r} is {piece.kind}")
             return self._element(tensor, scalar=None if _is_beside_arrays(self._walk, tensor) else EVERYWHERE)
         if tensor.dtype == tf.resource or not hasattr(external, "graph"):
             return EVERYWHERE if tensor.shape.rank == 0 else Public()
@@ -84,17 +88,40 @@ class Sources:
         return Rows(0)
 
 
+def _arguments(walk: Walk) -> list[list[tuple[Any, list[tf.Tensor]]]]:
+    """What the walked function is given, argument by argument: specs, and the tensors of each."""
+    entered = [tensor for tensor in getattr(walk.graph, "inputs", []) if tensor.ref() not in walk.captured]
+    positional, by_name = getattr(walk.graph, "structured_input_signature", None) or ((), {})
+    found = []
+    for argument in [*positional, *by_name.values()]:
+        parts = []
+        for spec in tf.nest.flatten(argument):
+            leaves = tf.nest.flatten(spec, expand_composites=True)
+            count = sum(isinstance(leaf, tf.TensorSpec) for leaf in leaves)
+            parts.append((spec, entered[:count]))
+            entered = entered[count:]
+        found.append(parts)
+    return found
+
+
 def _is_beside_arrays(walk: Walk, tensor: tf.Tensor) -> bool:
     """Whether a function gets a scalar in one structure with arrays, as Keras hands a batch to a compiled step."""
-    arguments = [entered for entered in getattr(walk.graph, "inputs", []) if entered.ref() not in walk.captured]
-    positional, by_name = getattr(walk.graph, "structured_input_signature", None) or ((), {})
-    for argument in [*positional, *by_name.values()]:
-        leaves = tf.nest.flatten(argument, expand_composites=True)
-        count = sum(isinstance(leaf, tf.TensorSpec) for leaf in leaves)
-        together, arguments = arguments[:count], arguments[count:]
+    for argument in _arguments(walk):
+        together = [part for _, parts in argument for part in parts]
         if any(tensor is other for other in together):
             return any(other.shape.rank != 0 for other in together)
     return False
+
+
+def _composite_arguments(walk: Walk) -> list[Piece]:
+    """Ragged and sparse arguments: to the function they are several dense ones, none with a row for each example."""
+    found = []
+    for spec, parts in itertools.chain(*_arguments(walk)):
+        if isinstance(spec, tf.RaggedTensorSpec):
+            found.append(Piece(tuple(reversed(parts)), "ragged"))  # given from the values to the outermost splits
+        elif isinstance(spec, tf.SparseTensorSpec):
+            found.append(Piece(tuple(parts), "sparse"))
+    return found
 
 
 # Ops whose constants may be shapes, axes, permutations or seeds.
@@ -173,29 +200,44 @@ class Piece:
             return None
         return self.tensors[0].shape[0]
 
-    def take(self, rows: tf.Tensor) -> list[tf.Tensor]:
-        """The same tensors for the examples `rows` alone."""
+    def take(self, rows: tf.Tensor, first: Any = None) -> list[tf.Tensor]:
+        """The same tensors for the examples `rows` alone; but for the `first` of them zeros, in longer rows if ragged."""
         if self.kind == "ragged":
             *splits, values = self.tensors
-            ragged = tf.gather(tf.RaggedTensor.from_nested_row_splits(values, splits, validate=False), rows)
+            whole = tf.RaggedTensor.from_nested_row_splits(values, splits, validate=False)
+            ragged = tf.gather(whole, rows)
+            if first is not None:
+                longer = tf.concat([ragged, ragged[:, :1]], axis=1)
+                nothing = longer.with_flat_values(tf.zeros_like(longer.flat_values))
+                ragged = tf.concat([ragged[:first], nothing[first:]], axis=0)
             return [*ragged.nested_row_splits, ragged.flat_values]
         if self.kind == "sparse":
-            return _take_sparse(self.tensors, rows)
-        return [tf.gather(self.tensors[0], rows)]
+            return _take_sparse(self.tensors, rows, first)
+        taken = tf.gather(self.tensors[0], rows)
+        return [taken if first is None else _only(tf.range(tf.shape(rows)[0]) < first, taken)]
 
 
-def _take_sparse(tensors: tuple[tf.Tensor, ...], rows: tf.Tensor) -> list[tf.Tensor]:
+def _only(chosen: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """The rows that are chosen, and zeros for the others."""
+    chosen = tf.reshape(chosen, [-1] + [1] * (values.shape.rank - 1))
+    return tf.where(chosen, values, tf.zeros_like(values))
+
+
+def _take_sparse(tensors: tuple[tf.Tensor, ...], rows: tf.Tensor, first: Any) -> list[tf.Tensor]:
     indices, values, shape = tensors
     found = tf.where(tf.equal(tf.cast(rows, tf.int64)[:, tf.newaxis], indices[tf.newaxis, :, 0]))  # [row, entry]
     entries = found[:, 1]
     taken = tf.concat([found[:, :1], tf.gather(indices[:, 1:], entries)], axis=1)
-    return [taken, tf.gather(values, entries), tf.concat([tf.shape(rows, tf.int64), shape[1:]], axis=0)]
+    values = tf.gather(values, entries)
+    if first is not None:
+        values = _only(found[:, 0] < tf.cast(first, tf.int64), values)
+    return [taken, values, tf.concat([tf.shape(rows, tf.int64), shape[1:]], axis=0)]
 
 
 def pieces(walk: Walk, ancestors: set[tf.Operation]) -> list[Piece]:
     """The data that the ops `ancestors` get. Raises ValueError for what can't be cut into examples."""
-    found: list[Piece] = []
-    seen: set[Any] = set()
+    found = [piece for piece in _composite_arguments(walk) if any(part.op in ancestors for part in piece.tensors)]
+    seen: set[Any] = {part.ref() for piece in found for part in piece.tensors}
     for op in ancestors:
         if op.type in _COMPOSITE and op.inputs and _enters(walk, op.inputs[0]):
             found.append(Piece(tuple(op.outputs), "ragged" if op.type.startswith("Ragged") else "sparse"))
