@@ -29,6 +29,10 @@ from tensorflow.python.util import object_identity
 from adaclip_tf.gradients import graph, proof
 from adaclip_tf.gradients.backward import Backward
 
+_FIXED = (
+    "that was made for batches of one fixed size, so that examples can't be run alone. Keep them apart, or leave the "
+    "size open: `batch` without `drop_remainder=True`, `tf.TensorSpec([None, ...])`."
+)
 _ROUNDING = 1e-3  # by how much two runs of one computation may differ, relative to its result
 
 
@@ -101,8 +105,10 @@ def _among_copies(
     more = 1.0 - 1.0 / tf.cast(tf.maximum(times, 1), tf.float32)
     # A custom gradient may add something that has nothing to do with the loss. It did so once per repetition.
     result = [gradient - more * repeated for gradient, repeated in zip(gradients, added)]
+    if apart:
+        return result
     draws = _draws(backward)
-    if apart or draws is None or any(piece.kind != "dense" for piece in pieces):
+    if draws is None:
         return result
     alone = _Copy(backward, pieces, rows, microbatch_size)
     for tensor in draws:
@@ -130,8 +136,7 @@ def _poison_unless_equal(ours: list[tf.Tensor], theirs: list[tf.Tensor]) -> tf.T
     holds = tf.logical_not(tf.math.is_finite(apart)) | (apart <= _ROUNDING**2 * size)
     message = (
         "The gradient of an example depends on how many examples the batch has: they meet in an op that is not known, "
-        "in a graph that was made for batches of one fixed size, so that they can't be run alone. Keep the examples "
-        "apart, or leave the size open: `batch` without `drop_remainder=True`, `tf.TensorSpec([None, ...])`."
+        f"in a graph {_FIXED}"
     )
     with tf.control_dependencies([tf.raw_ops.Assert(condition=holds, data=[tf.constant(message)])]):
         return tf.where(holds, 0.0, float("nan"))
@@ -178,16 +183,10 @@ def _poison(copied_loss: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         return tf.where(holds, 0.0, float("nan"))
 
 
-def _only(first: Any, rows: tf.Tensor) -> tf.Tensor:
-    """The first rows, and zeros for the others."""
-    is_first = tf.reshape(tf.range(tf.shape(rows)[0]) < first, [-1] + [1] * (rows.shape.rank - 1))
-    return tf.where(is_first, rows, tf.zeros_like(rows))
-
-
 class _Copy:
     """Copies tensors, with all that they need, into the current graph, where they see the examples `rows` alone.
 
-    With `first`, they see the first so many of `rows`, and zeros for the rest.
+    With `first`, they see the first so many of `rows`, and other things for the rest (`proof.Piece.take`).
     """
 
     def __init__(self, backward: Backward, pieces: Sequence[proof.Piece], rows: tf.Tensor, first: Any = None):
@@ -197,8 +196,8 @@ class _Copy:
             self.replace(internal, external)  # variables above all: captured anew, under the handle they are known by
         self._entries = {tensor.op for piece in pieces for tensor in piece.tensors}  # are not copied themselves
         for piece in pieces:
-            for tensor, taken in zip(piece.tensors, piece.take(rows)):
-                self.replace(tensor, taken if first is None else _only(first, taken))
+            for tensor, taken in zip(piece.tensors, piece.take(rows, first)):
+                self.replace(tensor, taken)
 
     def fork(self) -> _Copy:
         """Another one, with the same copies so far."""
@@ -225,6 +224,9 @@ class _Copy:
 
     def _copy(self, operation: tf.Operation) -> None:
         if operation.type == "Placeholder":
+            return
+        if operation.type == "ReadVariableOp":  # what the loss was computed with: it may have been changed since
+            self.replace(operation.outputs[0], operation.outputs[0])
             return
         waits = [self._copies[op] for op in operation.control_inputs if op in self._copies]
         with tf.control_dependencies(waits), tf.device(operation.device):

@@ -52,6 +52,7 @@ class Case:
     size_only: bool = False  # hangs on the number of examples alone: a constant where TensorFlow knows it beforehand
     policy: str = "float32"  # the global Keras policy
     hostile: bool = True  # whether features may also be scaled by 1000
+    saturates: bool = False  # scaled ones have gradients that are rounding alone, so that moves alone count
     infinite: bool = True  # whether they may be infinite; not where an op of TensorFlow raises an error for that
     own_step_only: bool = False  # has no `compile`
 

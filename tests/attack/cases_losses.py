@@ -200,7 +200,7 @@ def sample_weights_per_time():
     return net([L.Dense(4, "tanh"), L.Dense(3)], data, scce())
 
 
-@case("refused")
+@case("refused", fast=("jit",))
 def scalar_from_the_dataset():
     """The dataset hands out a number computed from the whole batch beside the examples."""
     problem = net([L.Dense(3)], features())

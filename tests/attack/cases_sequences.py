@@ -170,8 +170,11 @@ def time_distributed_convolution():
     return net(layers, features(3, 4, 4, 1))
 
 
-@case("accepted")
+@case("accepted", saturates=True, fast=("static",))
 def attention():
+    """Scaled features saturate its softmax: TensorFlow's own gradient of eight copies of an example is then 2.7 times
+    off that of the example alone, which agrees with float64."""
+
     def build(x):
         h = L.Dense(4)(x)
         return L.Dense(3)(L.Flatten()(L.Concatenate()([L.Attention()([h, h]), L.AdditiveAttention()([h, h])])))

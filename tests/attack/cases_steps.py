@@ -8,14 +8,14 @@ from tests.attack.case import Apply, Problem, case, cross_entropy, features, net
 L = tf.keras.layers
 
 
-@case("accepted", own_step_only=True, random=True)
+@case("accepted", own_step_only=True, random=True, fast=("static",))
 def gan():
     """Generator and discriminator, two optimizers in one step. The discriminator sees one real and one generated
     example per record; the generator sees no data, but a record is still a draw of noise."""
     return _gan(lambda x: tf.random.normal(tf.stack([tf.shape(x)[0], 2])), discriminator_only=True)
 
 
-@case("accepted", own_step_only=True)
+@case("accepted", own_step_only=True, fast=("jacobian",))
 def gan_of_given_noise():
     """The noise comes with the data, so that both losses are functions of the example."""
     return _gan(lambda x: x[:, :2] * 0.7)

@@ -36,7 +36,7 @@ def ragged_row_of_others():
     return net(build, ragged_tokens)
 
 
-@case("refused")
+@case("refused", fast=("static",))
 def ragged_total():
     """Divided by the number of all tokens of the batch."""
 
@@ -47,7 +47,7 @@ def ragged_total():
     return net(build, ragged_floats)
 
 
-@case("refused")
+@case("refused", fast=("loop",))
 def ragged_loss_per_token():
     """One row of the loss for every token."""
 

@@ -4,6 +4,7 @@
 
 from tests.attack import (
     cases_batch_norm,
+    cases_counts,
     cases_gradients,
     cases_layers,
     cases_losses,

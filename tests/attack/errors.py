@@ -16,9 +16,9 @@ _LOOP_NOTE = "AutoGraph tried to define it automatically, but ran into"
 
 
 def in_words(error: BaseException) -> bool:
-    """Whether the library itself raised the error, or a check of it in the run did."""
+    """Whether the library itself raised the error, or a check of it in the run did, or XLA, which knows fewer ops."""
     if isinstance(error, tf.errors.InvalidArgumentError):
-        return "assertion failed" in str(error)
+        return "assertion failed" in str(error) or "XLA compilation requires" in str(error)
     if not isinstance(error, (ValueError, NotImplementedError)):
         return False
     if _LOOP_NOTE in str(error):  # in a loop AutoGraph quotes the error, without frames

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from adaclip_tf.gradients import backward, isolated, proof
+from adaclip_tf.gradients import backward, graph, isolated, proof
 from tests import models
 
 
@@ -184,3 +184,44 @@ def test_a_batch_of_copies_gives_the_gradients_of_examples_that_stay_apart():
     drop = lambda y: dropout(_in_another_order_and_back(y), training=True)  # noqa: E731
     drawn = _gradients(_fixed_size(drop), tf.constant(x[[0] * 4]))[0]
     assert len({row.tobytes() for row in drawn}) > 1
+
+
+def test_ops_are_listed_once_behind_what_they_need_and_wait_for():
+    with tf.Graph().as_default():
+        start = tf.constant(1.0)
+        check = tf.raw_ops.Assert(condition=start > 0.0, data=[start])
+        with tf.control_dependencies([check]):
+            middle = tf.identity(start)
+        end = (middle * middle) + tf.exp(middle)
+        ordered = graph.in_order(end.op, lambda known: False)
+        assert len(ordered) == len(set(ordered))
+        places = {op: place for place, op in enumerate(ordered)}
+        assert places[start.op] < places[check] < places[middle.op] < places[end.op]
+        assert graph.in_order(end.op, lambda known: known is middle or known is middle.op)[-1] is end.op
+        assert check not in graph.in_order(end.op, lambda known: known is middle or known is middle.op)
+
+
+def test_draws_inside_a_function_leave_a_fixed_batch_unchecked():
+    """Nothing can tell what the same draws would give among zeros: such a step runs all the same."""
+    weights = tf.Variable([[1.0], [2.0]])
+
+    def step(x):
+        noise = tf.function(lambda: tf.random.uniform([4, 1]), autograph=False)()
+        return tf.reshape(x @ weights + 0.0 * tf.cumsum(tf.reverse(noise, [0])), [4]), [weights]
+
+    x = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
+    (gradients,) = _gradients(step, x, signature=[tf.TensorSpec([4, 2])])
+    np.testing.assert_allclose(gradients[:, :, 0], x.numpy(), rtol=1e-6)
+
+
+def test_gradients_are_those_at_the_weights_of_the_loss():
+    """Another optimizer of the same step may have changed them in between."""
+    weights = tf.Variable([[1.0], [2.0]])
+
+    def step(x):
+        loss = tf.square(tf.reshape(x @ weights, [-1]))
+        weights.assign_add([[5.0], [5.0]])
+        return loss, [weights]
+
+    (gradients,) = _gradients(step, tf.constant([[1.0, 0.0], [0.0, 1.0]]))
+    np.testing.assert_allclose(gradients[:, :, 0], [[2.0, 0.0], [0.0, 4.0]])

@@ -7,11 +7,17 @@ survivor costs the whole list, so leave out what takes minutes.
 from __future__ import annotations
 
 _GHOST = (
+    "tests/gradients/ghost/flow_test.py",
     "tests/gradients/ghost/ghost_rules_test.py",
     "tests/gradients/ghost/ghost_refusal_test.py",
     "tests/gradients/ghost/ghost_zoo_test.py",
 )
-_PROOF = ("tests/gradients/proof/proof_test.py",)
+_PROOF = (
+    "tests/gradients/proof/proof_test.py",
+    "tests/gradients/proof/counted_test.py",
+    "tests/gradients/proof/table_test.py",
+    "tests/attack/attack_test.py::test_some_cases",
+)
 _OPTIMIZER = (
     "tests/optimizers/baselines_test.py",
     "tests/optimizers/optimizer_test.py",
@@ -34,21 +40,24 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/paths.py": (
         "tests/gradients/gradients_test.py",
         "tests/gradients/isolated_test.py",
+        "tests/optimizers/baselines_test.py",
         "tests/optimizers/optimizer_test.py",
     ),
     "gradients/isolated.py": ("tests/gradients/isolated_test.py", "tests/gradients/gradients_test.py"),
     "optimizers/check_model.py": ("tests/optimizers/check_model_test.py",),
     "gradients/graph/known.py": (*_PROOF, *_GHOST),
-    "gradients/graph/ops.py": _PROOF,
+    "gradients/graph/ops.py": (*_PROOF, "tests/gradients/isolated_test.py", *_GHOST),
     "gradients/graph/reach.py": (*_PROOF, "tests/gradients/isolated_test.py"),
     "gradients/proof/calls.py": _PROOF,
     "gradients/proof/contractions.py": _PROOF,
+    "gradients/proof/counted.py": ("tests/gradients/proof/counted_test.py",),
     "gradients/proof/elementwise.py": _PROOF,
     "gradients/proof/labels.py": _PROOF,
     "gradients/proof/memory.py": _PROOF,
     "gradients/proof/parts.py": _PROOF,
     "gradients/proof/shapes.py": _PROOF,
     "gradients/proof/sizes.py": _PROOF,
+    "gradients/proof/symbols.py": _PROOF,
     "gradients/proof/sources.py": (*_PROOF, "tests/gradients/isolated_test.py"),
     "gradients/proof/verdict.py": _PROOF,
     "gradients/proof/walk.py": _PROOF,

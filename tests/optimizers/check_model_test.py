@@ -36,6 +36,7 @@ def test_check_model_accepts_what_keeps_examples_apart():
         [layers.Dense(4, input_shape=(4,)), frozen, layers.LayerNormalization(), layers.GroupNormalization(2)]
     )
     check_model(model)
+    check_model(tf.keras.Sequential([layers.LSTM(2, input_shape=(3, 2))]))
 
 
 def test_stateful_recurrent_layers_are_refused():

@@ -430,6 +430,12 @@ def test_bad_flags_are_one_line(flags, words, capsys):
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(("name", "optimizer"), [("", "DP"), (1, "DP"), ("a", None)])
+def test_a_phase_without_a_name_is_refused(name, optimizer):
+    with pytest.raises(ValueError, match="a phase whose name is"):
+        Phase(name, optimizer, STEP)
+
+
 def test_a_phase_that_cannot_be_is_refused():
     with pytest.raises(ValueError, match="began at step 3 and ended at 2"):
         Phase("a", "DP", STEP, 0, 3, 2)
@@ -438,3 +444,11 @@ def test_a_phase_that_cannot_be_is_refused():
 def test_examples_in_the_docstrings(path):
     names = {"path": path, "gaussian_event": events.gaussian_event}
     assert doctest.testmod(ledger, extraglobs=names).failed == 0
+
+
+@pytest.mark.parametrize(("count", "paid", "start", "reserved"), [(4, 10, 4, 4), (10, 10, 10, 10), (13, 10, 10, 13)])
+def test_a_phase_goes_on_from_what_was_taken(count, paid, start, reserved):
+    """Steps beyond what was reserved were taken without the ledger: they count at once."""
+    resumed = Phase("a", "DP", STEP, reserved=10).resumed(count)
+    assert (resumed.paid, resumed.start, resumed.reserved) == (paid, start, reserved)
+    assert resumed.open

@@ -153,7 +153,7 @@ def einsum_letters(op: tf.Operation) -> tuple[list[str], str]:
     return inputs, output
 
 
-def partial_shape(tensor: tf.Tensor, start: int = 0) -> list[int | tf.Tensor]:
+def partial_shape(tensor: tf.Tensor, start: int) -> list[int | tf.Tensor]:
     """The shape from axis `start` on: ints where static, scalar tensors elsewhere."""
     dynamic = None
     result: list[int | tf.Tensor] = []

@@ -17,15 +17,17 @@ are known to keep examples apart, and when. What is not in the table is not prov
 | module         | holds                                                                 |
 |----------------|-----------------------------------------------------------------------|
 | `labels`       | what may be known of a tensor, run-time checks                        |
-| `sizes`        | integers computed from shapes, as multiples of the number of examples |
+| `symbols`      | integers, as multiples of the number of examples                      |
+| `sizes`        | integers that a graph computes from shapes                            |
 | `sources`      | where data enters, how one example is cut out of it                   |
 | `walk`         | the walk over the graph                                               |
 | `elementwise`, `shapes`, `parts`, `contractions`, `calls` | the table                  |
+| `counted`      | the table for public arrays that are as long as the batch             |
 | `memory`       | what a step keeps                                                     |
 | `verdict`      | `prove`, and the words of its errors                                  |
 """
 
-from adaclip_tf.gradients.proof import calls, contractions, elementwise, parts, shapes  # noqa: F401  (they fill the table)
+from adaclip_tf.gradients.proof import calls, contractions, counted, elementwise, parts, shapes  # noqa: F401
 from adaclip_tf.gradients.proof.memory import exempt, privatised
 from adaclip_tf.gradients.proof.sources import PASS, Piece
 from adaclip_tf.gradients.proof.verdict import Proof, prove

@@ -43,7 +43,8 @@ def _outputs(inner: Walk) -> list[Any]:
 
 
 def _depends(labels: list[Any]) -> bool:
-    return not all(isinstance(label, (Public, Sizes)) for label in labels)
+    """Whether there is something of the data, or how many examples there are, in what a function is given."""
+    return not all(isinstance(label, Public) and not label.counted for label in labels)
 
 
 def _call(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
@@ -92,10 +93,15 @@ def _agreed(op: tf.Operation, pair: tuple[Any, ...]) -> Any:
         if isinstance(label, Lost):
             return label
     if all(isinstance(label, Public) for label in pair):
-        return Public()
+        return _either(pair)
     if all(label == pair[0] for label in pair):
         return pair[0]
     return Lost(f"{describe(op)} has branches whose results are laid out differently")
+
+
+def _either(labels: tuple[Public, ...]) -> Public:
+    """What is the one or the other is alike nowhere, and a fresh draw only where both are."""
+    return Public(counted=any(label.counted for label in labels), drawn=all(label.drawn for label in labels))
 
 
 def _loop(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
@@ -141,7 +147,7 @@ def _joined(op: tf.Operation, before: Any, after: Any) -> Any:
             return after if before.element is None else before
         return Listed(_joined(op, before.element, after.element))
     if isinstance(before, Public) and isinstance(after, Public):
-        return Public()
+        return _either((before, after))
     if isinstance(before, Public) and isinstance(after, Rows) and before.is_uniform(after.axis):
         return after  # a state that starts as zeros
     if isinstance(before, Public) and isinstance(after, Sizes):
@@ -180,7 +186,7 @@ def _element(label: Any) -> Any:
         return dataclasses.replace(label, axis=label.axis - 1)
     if isinstance(label, Public):
         uniform = None if label.uniform is None else frozenset(axis - 1 for axis in label.uniform if axis)
-        return Public(uniform)
+        return dataclasses.replace(label, uniform=uniform)
     raise Unproven("makes a list of what is not followed")
 
 
@@ -226,7 +232,11 @@ def _stack(walk: Walk, op: tf.Operation, labels: Any) -> Any:
     if op.type != "TensorListStack" or not isinstance(labels[0], Listed):
         raise Unproven("joins a list along the axis that holds the examples")
     element = labels[0].element
-    return dataclasses.replace(element, axis=element.axis + 1) if isinstance(element, Rows) else element or Public()
+    if isinstance(element, Rows):
+        return dataclasses.replace(element, axis=element.axis + 1)
+    if isinstance(element, Public) and element.uniform is not None:
+        return dataclasses.replace(element, uniform=frozenset(axis + 1 for axis in element.uniform))
+    return element or Public()
 
 
 @entry("TensorListLength")

@@ -15,7 +15,7 @@ from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import elementwise
 from adaclip_tf.gradients.proof.labels import Label, Public, Rows, Summed, Unproven, rank
 from adaclip_tf.gradients.proof.shapes import only_first, single_block
-from adaclip_tf.gradients.proof.sizes import Count
+from adaclip_tf.gradients.proof.symbols import Count
 from adaclip_tf.gradients.proof.walk import SIZE_ARGUMENTS, Labels, Walk, describe, entry
 
 
@@ -163,7 +163,7 @@ def _contracted(walk: Walk, op: tf.Operation, labels: Labels, inputs: list[list[
 # Convolutions and their like: the first axis is that of the images.
 
 # Which inputs are images; all others must be public.
-SIZE_ARGUMENTS["DenseBincount"] = SIZE_ARGUMENTS["Bincount"] = frozenset({1})  # as wide as the largest entry
+SIZE_ARGUMENTS["Bincount"] = frozenset({1})  # as wide as the largest entry
 _IMAGES: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(
         ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D"), (0,)
@@ -237,3 +237,13 @@ def _fused_batch_norm(walk: Walk, op: tf.Operation, labels: Labels) -> list[Any]
         raise Unproven("normalises over the batch (BatchNormalization in training mode)", mixing=True)
     rest: Any = summed(op, label) if is_gradient else Public()
     return [label, *[rest] * (len(op.outputs) - 1)]
+
+
+@entry("DenseBincount", sizes=[1])
+def _count_in_rows(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
+    """Counts in each row of a matrix by itself; in a vector, over all examples."""
+    if rank(op.inputs[0]) != 2:
+        raise Unproven("counts over the batch", mixing=True)
+    has_weights = op.inputs[2].shape.num_elements() != 0
+    counted = [0, 2] if has_weights else [0]
+    return _first_axis(walk, op, labels, tuple(counted))

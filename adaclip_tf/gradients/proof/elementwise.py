@@ -11,11 +11,9 @@ import tensorflow as tf
 
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import sources
-from adaclip_tf.gradients.proof.labels import EVERYWHERE, Public, Rows, Unproven, rank
-from adaclip_tf.gradients.proof.sizes import Count
+from adaclip_tf.gradients.proof.labels import DRAWN, EVERYWHERE, Public, Rows, Unproven, rank
+from adaclip_tf.gradients.proof.symbols import Count
 from adaclip_tf.gradients.proof.walk import Labels, Walk, entry, public
-
-_LARGE = 1_000_000  # constants beyond this size are not looked at
 
 
 def joined(labels: Sequence[Rows], axes: Sequence[int]) -> Rows:
@@ -59,7 +57,7 @@ def is_uniform(tensor: tf.Tensor, label: Public, axis: int) -> bool:
     """Whether all entries along `axis` are alike. Constants are looked at only now."""
     if label.is_uniform(axis):
         return True
-    if tensor.op.type != "Const" or not 0 < (tensor.shape.num_elements() or 0) <= _LARGE:
+    if tensor.op.type != "Const" or not 0 < (tensor.shape.num_elements() or 0) <= sources.LARGE:
         return False
     value = np.asarray(tf.get_static_value(tensor))
     return bool(np.all(value == np.take(value, [0], axis=axis)))
@@ -152,19 +150,25 @@ def _constant(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     if tensor.shape.rank == 0:
         return EVERYWHERE
     is_value = tensor.dtype.is_floating or tensor.dtype == tf.bool
-    if not is_value or not 0 < (tensor.shape.num_elements() or 0) <= _LARGE:
-        return Public()
-    value = np.asarray(tf.get_static_value(tensor)).ravel()
-    return EVERYWHERE if np.all(value == value[0]) else Public()
+    return EVERYWHERE if is_value and sources.is_one_number(tensor) else Public()
 
 
-@public("Fill", *graph.DRAWS, sizes=[0])
-@public(*graph.DRAWS_OF_A_STATE, sizes=[2])
+@public("Fill", sizes=[0])
 @public("ZerosLike", "OnesLike")
 def _alike(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
-    """One number everywhere, or independent draws of one distribution."""
+    """One number everywhere."""
     del walk, op, labels
     return EVERYWHERE
+
+
+@public(*graph.DRAWS, sizes=[0])
+@public(*graph.DRAWS_OF_A_STATE, sizes=[2])
+def _drawn(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    """Independent draws of one distribution; numbers that a fixed seed gives to places are none."""
+    del walk
+    if op.type.startswith("Stateless") and not labels[1].drawn:
+        return EVERYWHERE if op.outputs[0].shape.rank == 0 else Public()
+    return DRAWN
 
 
 @public(*(graph.ENTRYWISE - {"ZerosLike", "OnesLike"}))
@@ -223,6 +227,15 @@ def _side_by_side(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     inner = range(total - 1) if is_pack else range(total)
     axes = {a for a in inner if all(p.is_uniform(a) or t.shape[a] == 1 for p, t in zip(parts, op.inputs))}
     return Public(frozenset(a + (a >= new) for a in axes) if is_pack else frozenset(axes - {new}))
+
+
+@public("BiasAdd")
+def _public_bias(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    del walk
+    total = rank(op.outputs[0])
+    channel = 1 if op.get_attr("data_format") == b"NCHW" else total - 1
+    alike = {axis for axis in range(total) if labels[0].is_uniform(axis)}
+    return Public(frozenset(alike if labels[1].is_uniform(0) else alike - {channel}))
 
 
 @public("MatMul")

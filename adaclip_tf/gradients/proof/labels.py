@@ -32,13 +32,21 @@ class Public:
         other axis it would say something else to the first example than to the second, and who is the second changes
         when the first one leaves.
       counted: whether its extents may depend on N. Only the axis that meets the examples may.
+      drawn: whether it holds random numbers that are drawn anew in every step.
     """
 
     uniform: frozenset[int] | None = frozenset()
     counted: bool = False
+    drawn: bool = False
 
     def is_uniform(self, axis: int) -> bool:
         return self.uniform is None or axis in self.uniform
+
+    def but(self, *, counted: bool = False, drawn: bool = False) -> Public:
+        """The same, with what its inputs add."""
+        if not counted and not drawn:
+            return self
+        return dataclasses.replace(self, counted=self.counted or counted, drawn=self.drawn or drawn)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +93,8 @@ class Lost:
 
 
 Label = Union[Public, Rows, Summed, Sizes, Lost]
-EVERYWHERE = Public(None)  # scalars, zeros, ones, independent random draws
+EVERYWHERE = Public(None)  # scalars, zeros, ones
+DRAWN = Public(None, drawn=True)  # independent random numbers
 
 
 class Unproven(Exception):

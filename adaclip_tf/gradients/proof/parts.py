@@ -60,7 +60,7 @@ def _kept(walk: Walk, op: tf.Operation, label: Rows, whole: bool | None) -> Rows
     return dataclasses.replace(label, checks=label.checks | {check})
 
 
-class _StridedSlice:
+class StridedSlice:
     """Which axis of the input becomes which one of the output, and which are taken whole."""
 
     def __init__(self, op: tf.Operation, begin: Any, end: Any, strides: Any, shape: Any):
@@ -101,7 +101,7 @@ def _strided_slice(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
         raise Unproven("takes steps that are only known in the run")
     rank(op.inputs[0])
     begin, end = walk.sizes.symbols(op.inputs[1]), walk.sizes.symbols(op.inputs[2])
-    taken = _StridedSlice(op, begin, end, strides, op.inputs[0].shape)
+    taken = StridedSlice(op, begin, end, strides, op.inputs[0].shape)
     if not taken.whole[label.axis]:
         raise Unproven("takes some of the examples")
     for position in (1, 2):  # one entry per entry of the slice's specification; that of the examples is masked
@@ -117,7 +117,7 @@ def _strided_slice_grad(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
         raise Unproven("takes steps that are only known in the run")
     rank(op.outputs[0])
     begin, end = walk.sizes.symbols(op.inputs[1]), walk.sizes.symbols(op.inputs[2])
-    taken = _StridedSlice(op, begin, end, strides, op.outputs[0].shape)
+    taken = StridedSlice(op, begin, end, strides, op.outputs[0].shape)
     for axis, result in taken.output.items():
         if result == label.axis and taken.whole[axis]:
             return dataclasses.replace(label, axis=axis)

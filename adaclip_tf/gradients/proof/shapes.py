@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from adaclip_tf.gradients.proof import elementwise
 from adaclip_tf.gradients.proof.labels import Rows, Sizes, Unproven, rank
-from adaclip_tf.gradients.proof.sizes import Count, known_product
+from adaclip_tf.gradients.proof.symbols import Count, known_product
 from adaclip_tf.gradients.proof.walk import Labels, Walk, describe, entry
 
 

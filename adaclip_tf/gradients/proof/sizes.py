@@ -1,15 +1,11 @@
 """Integers that a graph computes from shapes, as far as they are known before the run.
 
-A symbol stands for one integer: a Python int; `Count(m)`, which is m times N, the number of examples (m is None where
-it depends on N in another way); or None, a number that is not known but has nothing to do with N. Shapes in a Keras
-model mostly are such: [N, 7, None], or the product of the first two.
+They are told as `symbols`. Shapes in a Keras model mostly are such: [N, 7, None], or the product of the first two.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,84 +13,7 @@ import tensorflow as tf
 
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof.labels import Public, Rows
-
-
-@dataclasses.dataclass(frozen=True)
-class Count:
-    """`multiple` times N."""
-
-    multiple: int | None
-
-
-def multiply(a: Any, b: Any) -> Any:
-    if isinstance(a, Count) and isinstance(b, Count):
-        return Count(None)
-    if isinstance(b, Count):
-        a, b = b, a
-    if isinstance(a, Count):
-        if isinstance(b, int) and b == 0:
-            return 0
-        return Count(None if a.multiple is None or b is None else a.multiple * b)
-    return None if a is None or b is None else a * b
-
-
-def _floordiv(a: Any, b: Any) -> Any:
-    if isinstance(a, Count) and isinstance(b, Count):
-        # m N / (l N), N cancels where l divides m; with N = 0 TensorFlow has no answer either.
-        if a.multiple and b.multiple and a.multiple % b.multiple == 0:
-            return a.multiple // b.multiple
-        return Count(None)
-    if isinstance(a, Count) and isinstance(b, int) and a.multiple is not None and b and a.multiple % b == 0:
-        return Count(a.multiple // b)
-    return _plain(lambda x, y: x // y if y else None)(a, b)
-
-
-def _add(a: Any, b: Any) -> Any:
-    if isinstance(a, Count) and b == 0:
-        return a
-    if isinstance(b, Count) and a == 0:
-        return b
-    return _plain(lambda x, y: x + y)(a, b)
-
-
-def _maximum(a: Any, b: Any) -> Any:
-    if isinstance(a, Count) and isinstance(b, int) and b <= 1:
-        return a  # but for N = 0, where there is nobody to protect
-    return _plain(max)(a, b)
-
-
-def _plain(function: Callable[[int, int], Any]) -> Callable[[Any, Any], Any]:
-    def apply(a: Any, b: Any) -> Any:
-        if isinstance(a, Count) or isinstance(b, Count):
-            return Count(None)
-        return None if a is None or b is None else function(a, b)
-
-    return apply
-
-
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "Mul": multiply,
-    "FloorDiv": _floordiv,
-    "RealDiv": lambda a, b: _floordiv(a, b) if isinstance(a, Count) or isinstance(b, Count) else None,
-    "Add": _add,
-    "AddV2": _add,
-    "Sub": _plain(lambda a, b: a - b),
-    "Maximum": _maximum,
-    "Minimum": _plain(min),
-    "FloorMod": _plain(lambda a, b: a % b if b else None),
-}
-
-
-def product(symbols: Sequence[Any]) -> Any:
-    total: Any = 1
-    for symbol in symbols:
-        total = multiply(total, symbol)
-    return total
-
-
-def depends_on_count(symbols: np.ndarray | None) -> bool:
-    """Whether a symbol depends on N. What could not be evaluated does."""
-    return symbols is None or any(isinstance(symbol, Count) for symbol in symbols.ravel())
+from adaclip_tf.gradients.proof.symbols import BINARY, Count, add, product
 
 
 class Evaluator:
@@ -103,6 +22,7 @@ class Evaluator:
     def __init__(self, label: Callable[[tf.Tensor], Any], preset: Callable[[tf.Tensor], np.ndarray | None]):
         self._label, self._preset = label, preset
         self._known: dict[Any, np.ndarray | None] = {}
+        self._requested: dict[Any, list[Any]] = {}
 
     def extents(self, tensor: tf.Tensor) -> Any:
         """The tensor's shape as a list of symbols, or None if not even its rank is known."""
@@ -113,15 +33,33 @@ class Evaluator:
         if isinstance(label, Rows) and dims[label.axis] is None:
             dims[label.axis] = Count(None if label.rows is None else label.rows * label.outer)
         elif isinstance(label, Public) and label.counted:
-            requested = self._requested_shape(tensor) or [Count(None)] * len(dims)
-            dims = [r if d is None else d for d, r in zip(dims, requested)]
+            key = tensor.ref()
+            if key not in self._requested:
+                self._requested[key] = self._requested_shape(tensor) or [Count(None)] * len(dims)
+            dims = [r if d is None else d for d, r in zip(dims, self._requested[key])]
         return dims
 
     def _requested_shape(self, tensor: tf.Tensor) -> list[Any] | None:
-        """What fill, broadcast and random ops were asked for."""
+        """What fill, broadcast and random ops were asked for, also behind ops that go entry by entry."""
+        if tensor.op.type in graph.ENTRYWISE:
+            return self._broadcast(tensor.op)
         position = {"BroadcastTo": 1, "Fill": 0}.get(tensor.op.type, 0 if "Random" in tensor.op.type else None)
         symbols = None if position is None else self.symbols(tensor.op.inputs[position])
         return None if symbols is None or symbols.size != tensor.shape.rank else list(symbols.ravel())
+
+    def _broadcast(self, op: tf.Operation) -> list[Any] | None:
+        shapes = [self.extents(operand) for operand in op.inputs]
+        if not shapes or any(shape is None for shape in shapes):
+            return None
+        result: list[Any] = [1] * max(map(len, shapes))
+        for shape in shapes:
+            for place, extent in enumerate(shape, len(result) - len(shape)):
+                known = result[place]
+                if isinstance(known, Count) and isinstance(extent, Count) and known != extent:
+                    result[place] = Count(None)
+                elif extent != 1 and not isinstance(known, Count):
+                    result[place] = extent
+        return result
 
     def symbols(self, tensor: tf.Tensor) -> np.ndarray | None:
         """The entries of an integer tensor as an object array of symbols, or None."""
@@ -161,9 +99,22 @@ class Evaluator:
             return self._concat_offset(op, tensor.value_index)
         if op.type in graph.UNCHANGED:
             return self.symbols(op.inputs[0])
-        if op.type in _BINARY:
-            return self._binary(op)
+        if op.type in BINARY:
+            fixed = self._pinned(op) if op.type == "Minimum" else None
+            return self._binary(op) if fixed is None else fixed
         return self._rearranged(op)
+
+    def _pinned(self, op: tf.Operation) -> np.ndarray | None:
+        """min(c, max(d, anything)) is c where d is not less: how many classes a one-hot code has, whatever the data."""
+        for ceiling, other in (op.inputs, list(op.inputs)[::-1]):
+            most = self.integers(ceiling)
+            if other.op.type == "Maximum" and most is not None and op.outputs[0].shape.rank == ceiling.shape.rank == 0:
+                least = [
+                    floor for floor in map(self.integers, other.op.inputs) if floor is not None and len(floor) == 1
+                ]
+                if any(floor[0] >= most[0] for floor in least):
+                    return _array(most[0])
+        return None
 
     def _binary(self, op: tf.Operation) -> np.ndarray | None:
         first, second = (self.symbols(operand) for operand in op.inputs)
@@ -174,7 +125,7 @@ class Evaluator:
         except ValueError:
             return None
         pairs = zip(first.ravel(), second.ravel())
-        return _array([_BINARY[op.type](a, b) for a, b in pairs]).reshape(np.shape(first))
+        return _array([BINARY[op.type](a, b) for a, b in pairs]).reshape(np.shape(first))
 
     def _concat_offset(self, op: tf.Operation, index: int) -> np.ndarray | None:
         """Where each part of a concatenation starts: 0 along all axes but one."""
@@ -184,7 +135,7 @@ class Evaluator:
             return None
         result = _array([0] * len(known[index]))
         for shape in known[:index]:
-            result[axis[()]] = _add(result[axis[()]], shape[axis[()]])
+            result[axis[()]] = add(result[axis[()]], shape[axis[()]])
         return result
 
     def _rearranged(self, op: tf.Operation) -> np.ndarray | None:
@@ -267,9 +218,3 @@ _REARRANGE: dict[str, Callable[[tf.Operation, list[np.ndarray]], np.ndarray]] = 
     "DynamicStitch": _stitch,
     "Range": lambda op, parts: _array(list(range(*(int(part[()]) for part in parts)))),
 }
-
-
-def known_product(symbols: Sequence[Any]) -> tuple[int, bool]:
-    """The product of the integers among `symbols`, and whether there are others."""
-    integers = [symbol for symbol in symbols if isinstance(symbol, int)]
-    return math.prod(integers), len(integers) != len(symbols)

@@ -6,6 +6,7 @@
 | the same, ragged or sparse                     | data, cut out by its row splits or its indices                    |
 | a scalar that a dataset hands out              | nobody knows what it holds, and it can't be cut: refused          |
 | a scalar argument of a function                | public: a rate, a step number                                     |
+| a scalar beside arrays, in one argument        | part of a batch, as a dataset hands it out: refused               |
 | what the graph captures of an outer graph      | what it is there: that graph is walked too                        |
 | what it captures of eager code, constants      | public. Data that was closed over would meet the examples by      |
 |                                                | their place in the batch, which nothing public may                |
@@ -14,8 +15,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from adaclip_tf.gradients.proof.walk import Walk
 
 PASS = "pass the examples as arguments of the `tf.function` or through `fit`."
+LARGE = 1_000_000  # constants beyond this size are not looked at
 _ITERATION = ("IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue")
 _COMPOSITE = ("RaggedTensorFromVariant", "DeserializeSparse")
 
@@ -58,7 +62,10 @@ class Sources:
     def _placeholder(self, tensor: tf.Tensor) -> Any:
         external = self._walk.captured.get(tensor.ref())
         if external is None:
-            return self._element(tensor, scalar=EVERYWHERE)
+            for piece in _composite_arguments(self._walk):
+                if any(tensor is part for part in piece.tensors):
+                    return Lost(f"the input {tensor.name!r} is {piece.kind}")
+            return self._element(tensor, scalar=None if _is_beside_arrays(self._walk, tensor) else EVERYWHERE)
         if tensor.dtype == tf.resource or not hasattr(external, "graph"):
             return EVERYWHERE if tensor.shape.rank == 0 else Public()
         label = self._walk.parent(external.graph).label(external)
@@ -74,21 +81,58 @@ class Sources:
             return Lost(f"the input {tensor.name!r} is ragged or sparse")
         if tensor.shape.rank == 0:
             return scalar or Lost(
-                f"the dataset hands out the scalar {tensor.name!r}, which belongs to no example and may hold something "
-                "of all of them; make it an array with an entry for each example, or a constant",
+                f"the batch holds the scalar {tensor.name!r}, which belongs to no example and may hold something of "
+                "all of them; make it an array with an entry for each example, a constant, or an argument by itself",
                 mixing=True,
             )
         return Rows(0)
 
 
-# Ops whose constants may be shapes, axes or permutations.
+def _arguments(walk: Walk) -> list[list[tuple[Any, list[tf.Tensor]]]]:
+    """What the walked function is given, argument by argument: specs, and the tensors of each."""
+    entered = [tensor for tensor in getattr(walk.graph, "inputs", []) if tensor.ref() not in walk.captured]
+    positional, by_name = getattr(walk.graph, "structured_input_signature", None) or ((), {})
+    found = []
+    for argument in [*positional, *by_name.values()]:
+        parts = []
+        for spec in tf.nest.flatten(argument):
+            leaves = tf.nest.flatten(spec, expand_composites=True)
+            count = sum(isinstance(leaf, tf.TensorSpec) for leaf in leaves)
+            parts.append((spec, entered[:count]))
+            entered = entered[count:]
+        found.append(parts)
+    return found
+
+
+def _is_beside_arrays(walk: Walk, tensor: tf.Tensor) -> bool:
+    """Whether a function gets a scalar in one structure with arrays, as Keras hands a batch to a compiled step."""
+    for argument in _arguments(walk):
+        together = [part for _, parts in argument for part in parts]
+        if any(tensor is other for other in together):
+            return any(other.shape.rank != 0 for other in together)
+    return False
+
+
+def _composite_arguments(walk: Walk) -> list[Piece]:
+    """Ragged and sparse arguments: to the function they are several dense ones, none with a row for each example."""
+    found = []
+    for spec, parts in itertools.chain(*_arguments(walk)):
+        if isinstance(spec, tf.RaggedTensorSpec):
+            found.append(Piece(tuple(reversed(parts)), "ragged"))  # given from the values to the outermost splits
+        elif isinstance(spec, tf.SparseTensorSpec):
+            found.append(Piece(tuple(parts), "sparse"))
+    return found
+
+
+# Ops whose constants may be shapes, axes, permutations or seeds.
 # fmt: off
 _TAKES_STRUCTURE = frozenset({
     "Reshape", "Transpose", "Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "StridedSlice", "Slice", "Tile", "Pad",
     "PadV2", "MirrorPad", "ExpandDims", "ConcatV2", "BroadcastTo", "Fill", "GatherV2", "ReverseV2", "Cumsum", "Split",
     "SplitV", "ArgMax", "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "Conv2DBackpropInput", "Pack",
     "ResizeBilinear", "ResizeNearestNeighbor", "StatelessRandomUniformV2", "StatelessRandomNormalV2",
-    "StridedSliceGrad",
+    "StridedSliceGrad", "StatelessRandomGetKeyCounter", "StatelessRandomUniform", "StatelessRandomNormal",
+    "StatelessTruncatedNormal", "StatelessRandomUniformInt", "StatelessRandomUniformFullInt",
     "BroadcastGradientArgs", "ConcatOffset", "DynamicStitch", "InvertPermutation", "Squeeze", "SpaceToBatchND",
     "BatchToSpaceND", "Conv2DBackpropFilter", "AvgPoolGrad",
 })
@@ -106,7 +150,7 @@ def closed_over(walk: Walk, tensor: tf.Tensor) -> tf.Tensor | None:
         external = walk.captured.get(current.ref())
         is_left = current.op.type == "Const" or (external is not None and not hasattr(external, "graph"))
         is_array = bool(current.shape.rank) and current.dtype not in (tf.resource, tf.variant) and current.shape[0] != 1
-        if is_left and is_array and not _is_structural(current):
+        if is_left and is_array and not _is_structural(current) and not is_one_number(current):
             return current
         pending.extend(_differ_by_place(walk, current.op))
     return None
@@ -116,7 +160,9 @@ def _differ_by_place(walk: Walk, op: tf.Operation) -> list[tf.Tensor]:
     """The inputs that may make an output of `op` another one in another place."""
     if op.type != "Range" and op.type not in graph.ENTRYWISE:
         return list(op.inputs)
-    return [tensor for tensor in op.inputs if walk.label(tensor) != EVERYWHERE]  # those say the same everywhere
+    labels = [walk.label(tensor) for tensor in op.inputs]
+    alike = [isinstance(label, Public) and label.uniform is None for label in labels]
+    return [tensor for tensor, same in zip(op.inputs, alike) if not same]  # those say the same everywhere
 
 
 def _is_structural(tensor: tf.Tensor) -> bool:
@@ -124,6 +170,14 @@ def _is_structural(tensor: tf.Tensor) -> bool:
     if not tensor.dtype.is_integer or tensor.shape.rank != 1:
         return False
     return all(op.type in _TAKES_STRUCTURE for op in tensor.consumers())
+
+
+def is_one_number(tensor: tf.Tensor) -> bool:
+    """Whether a constant is one number everywhere, as zeros are."""
+    if tensor.op.type != "Const" or not 0 < (tensor.shape.num_elements() or 0) <= LARGE:
+        return False
+    value = np.asarray(tf.get_static_value(tensor)).ravel()
+    return bool(np.all(value == value[0]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,29 +200,44 @@ class Piece:
             return None
         return self.tensors[0].shape[0]
 
-    def take(self, rows: tf.Tensor) -> list[tf.Tensor]:
-        """The same tensors for the examples `rows` alone."""
+    def take(self, rows: tf.Tensor, first: Any = None) -> list[tf.Tensor]:
+        """The same tensors for the examples `rows` alone; but for the `first` of them zeros, in longer rows if ragged."""
         if self.kind == "ragged":
             *splits, values = self.tensors
-            ragged = tf.gather(tf.RaggedTensor.from_nested_row_splits(values, splits, validate=False), rows)
+            whole = tf.RaggedTensor.from_nested_row_splits(values, splits, validate=False)
+            ragged = tf.gather(whole, rows)
+            if first is not None:
+                longer = tf.concat([ragged, ragged[:, :1]], axis=1)
+                nothing = longer.with_flat_values(tf.zeros_like(longer.flat_values))
+                ragged = tf.concat([ragged[:first], nothing[first:]], axis=0)
             return [*ragged.nested_row_splits, ragged.flat_values]
         if self.kind == "sparse":
-            return _take_sparse(self.tensors, rows)
-        return [tf.gather(self.tensors[0], rows)]
+            return _take_sparse(self.tensors, rows, first)
+        taken = tf.gather(self.tensors[0], rows)
+        return [taken if first is None else _only(tf.range(tf.shape(rows)[0]) < first, taken)]
 
 
-def _take_sparse(tensors: tuple[tf.Tensor, ...], rows: tf.Tensor) -> list[tf.Tensor]:
+def _only(chosen: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """The rows that are chosen, and zeros for the others."""
+    chosen = tf.reshape(chosen, [-1] + [1] * (values.shape.rank - 1))
+    return tf.where(chosen, values, tf.zeros_like(values))
+
+
+def _take_sparse(tensors: tuple[tf.Tensor, ...], rows: tf.Tensor, first: Any) -> list[tf.Tensor]:
     indices, values, shape = tensors
     found = tf.where(tf.equal(tf.cast(rows, tf.int64)[:, tf.newaxis], indices[tf.newaxis, :, 0]))  # [row, entry]
     entries = found[:, 1]
     taken = tf.concat([found[:, :1], tf.gather(indices[:, 1:], entries)], axis=1)
-    return [taken, tf.gather(values, entries), tf.concat([tf.shape(rows, tf.int64), shape[1:]], axis=0)]
+    values = tf.gather(values, entries)
+    if first is not None:
+        values = _only(found[:, 0] < tf.cast(first, tf.int64), values)
+    return [taken, values, tf.concat([tf.shape(rows, tf.int64), shape[1:]], axis=0)]
 
 
 def pieces(walk: Walk, ancestors: set[tf.Operation]) -> list[Piece]:
     """The data that the ops `ancestors` get. Raises ValueError for what can't be cut into examples."""
-    found: list[Piece] = []
-    seen: set[Any] = set()
+    found = [piece for piece in _composite_arguments(walk) if any(part.op in ancestors for part in piece.tensors)]
+    seen: set[Any] = {part.ref() for piece in found for part in piece.tensors}
     for op in ancestors:
         if op.type in _COMPOSITE and op.inputs and _enters(walk, op.inputs[0]):
             found.append(Piece(tuple(op.outputs), "ragged" if op.type.startswith("Ragged") else "sparse"))

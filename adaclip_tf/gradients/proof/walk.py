@@ -18,13 +18,16 @@ import tensorflow as tf
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import memory, sources
 from adaclip_tf.gradients.proof.labels import EVERYWHERE, Checks, Label, Lost, Public, Rows, Sizes, Summed, Unproven
-from adaclip_tf.gradients.proof.sizes import Evaluator, depends_on_count
+from adaclip_tf.gradients.proof.sizes import Evaluator
+from adaclip_tf.gradients.proof.symbols import depends_on_count
 
 Labels = Sequence[Any]  # of `labels.Label`, or `Listed`
 Entry = Callable[["Walk", tf.Operation, Labels], Any]
 TABLE: dict[str, Entry] = {}
 # For ops that take no data at all: which of their axes are uniform. Others are not uniform along any.
 PUBLIC: dict[str, Callable[[Walk, tf.Operation, Labels], Public]] = {}
+# For ops that take public arrays as long as the batch, or make them: whether N stays out of the result's entries.
+COUNTED: dict[str, Callable[[Walk, tf.Operation, Labels], Any]] = {}
 SHAPES = graph.SHAPES | {"VariableShape"}
 # Inputs that say how large something is to be, by position.
 SIZE_ARGUMENTS: dict[str, frozenset[int]] = {}
@@ -141,6 +144,8 @@ class Walk:
 
     def _from_inputs(self, op: tf.Operation, labels: list[Any]) -> Any:
         counted = [i for i, label in enumerate(labels) if isinstance(label, Sizes)]
+        if op.type == "Minimum" and self.sizes.integers(op.outputs[0]) is not None:
+            return EVERYWHERE  # a constant in disguise
         sizes = SIZE_ARGUMENTS.get(op.type, frozenset())
         if any(isinstance(labels[i], (Rows, Summed, Listed)) for i in sizes if i < len(labels)):
             raise Unproven("has a size that data decides")
@@ -154,12 +159,21 @@ class Walk:
         if counted and any(isinstance(label, Sizes) for label in values):
             return self._from_sizes(op)
         result = self._public(op, labels)
-        if counted or any(isinstance(label, Public) and label.counted for label in labels):
-            per_output = result if isinstance(result, list) else [result] * len(op.outputs)
-            return [
-                dataclasses.replace(label, counted=True) if isinstance(label, Public) else label for label in per_output
-            ]
-        return result
+        known = [label for label in labels if isinstance(label, Public)]
+        long = bool(counted) or any(label.counted for label in known)
+        if long:
+            if op.outputs and op.type not in COUNTED:
+                raise Unproven("is not known to tell nobody how many examples there are")
+            told = COUNTED[op.type](self, op, labels) if op.outputs else None
+            result = result if told is None else told
+        drawn = any(label.drawn for label in known)
+        per_output = result if isinstance(result, list) else [result] * len(op.outputs)
+        return [
+            label.but(counted=long and not tensor.shape.is_fully_defined(), drawn=drawn)
+            if isinstance(label, Public)
+            else label
+            for tensor, label in zip(op.outputs, per_output)
+        ]
 
     def _public(self, op: tf.Operation, labels: list[Any]) -> Any:
         if op.type in PUBLIC:

@@ -45,6 +45,10 @@ def _called(x):
     return tf.function(lambda v: tf.reduce_sum(tf.nn.relu(v @ W), axis=1), autograph=False)(x)
 
 
+def _counts(y, **options):
+    return tf.math.bincount(y, minlength=7, maxlength=7, dtype=tf.float32, **options)
+
+
 PROVEN = {
     "dense": lambda x, y: _rows(tf.nn.relu(x @ W)),
     "cross_entropy": lambda x, y: tf.nn.sparse_softmax_cross_entropy_with_logits(y, x @ W),
@@ -58,6 +62,8 @@ PROVEN = {
     "transposed and back": lambda x, y: tf.reduce_sum(tf.transpose(x), axis=0),
     "time major": lambda x, y: _time_major(x),
     "lookup": lambda x, y: _rows(tf.gather(TABLE, y)),
+    "counts in a row": lambda x, y: _rows(_counts(y[:, tf.newaxis], axis=-1)),
+    "weighed counts in a row": lambda x, y: _rows(_counts(y[:, tf.newaxis] + tf.range(3), axis=-1, weights=x)),
     "gather of features": lambda x, y: _rows(tf.gather(x, [2, 0], axis=1)),
     "gather within the example": lambda x, y: tf.gather(x, y % 3, axis=1, batch_dims=1),
     "one hot": lambda x, y: _rows(x * tf.one_hot(y, 3)),
@@ -132,6 +138,7 @@ REFUSED = {
     "rolled batch": (lambda x, y: _rows(x - tf.roll(x, 1, axis=0)), "across the examples"),
     "reversed batch": (lambda x, y: _rows(x - tf.reverse(x, [0])), "across the examples"),
     "cumsum over the batch": (lambda x, y: tf.cumsum(_rows(x)), "across the examples"),
+    "counts in the batch": (lambda x, y: _rows(x) / tf.reduce_max(_counts(y)), "counts over the batch"),
     "sorted examples": (lambda x, y: _rows(tf.gather(x, tf.argsort(y))), APART),
     "pairs": (lambda x, y: _rows(tf.matmul(x, x, transpose_b=True)), "every other"),
     "differences of pairs": (lambda x, y: _rows(x[:, tf.newaxis] - x[tf.newaxis], [1, 2]), "every other"),
@@ -257,6 +264,11 @@ def test_a_scalar_of_the_dataset_is_refused_and_a_scalar_argument_is_public():
         proof.prove(_rows(x) * scalar)
 
     tf.function(step, input_signature=[tf.TensorSpec([None, 3]), tf.TensorSpec([])]).get_concrete_function()
+    rates = [{"a": tf.TensorSpec([]), "b": tf.TensorSpec([])}, tf.TensorSpec([None, 3])]
+    tf.function(lambda rate, x: step(x, rate["b"]), input_signature=rates).get_concrete_function()
+    batch = [tf.TensorSpec([]), (tf.TensorSpec([None, 3]), tf.TensorSpec([]))]
+    with pytest.raises(ValueError, match="belongs to no example"):
+        tf.function(lambda rate, data: step(*data), input_signature=batch).get_concrete_function()
     data = iter(tf.data.Dataset.from_tensors((tf.ones([4, 3]), 2.0)))
     with pytest.raises(ValueError, match="belongs to no example"):
         tf.function(lambda: step(*next(data)))()

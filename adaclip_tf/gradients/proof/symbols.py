@@ -1,0 +1,98 @@
+"""Arithmetic of symbols, each of which stands for one integer.
+
+A symbol is a Python int; `Count(m)`, which is m times N, the number of examples (m is None where it depends on N in
+another way); or None, a number that is not known but has nothing to do with N.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Count:
+    """`multiple` times N."""
+
+    multiple: int | None
+
+
+def multiply(a: Any, b: Any) -> Any:
+    if isinstance(a, Count) and isinstance(b, Count):
+        return Count(None)
+    if isinstance(b, Count):
+        a, b = b, a
+    if isinstance(a, Count):
+        if isinstance(b, int) and b == 0:
+            return 0
+        return Count(None if a.multiple is None or b is None else a.multiple * b)
+    return None if a is None or b is None else a * b
+
+
+def _floordiv(a: Any, b: Any) -> Any:
+    if isinstance(a, Count) and isinstance(b, Count):
+        # m N / (l N), N cancels where l divides m; with N = 0 TensorFlow has no answer either.
+        if a.multiple and b.multiple and a.multiple % b.multiple == 0:
+            return a.multiple // b.multiple
+        return Count(None)
+    if isinstance(a, Count) and isinstance(b, int) and a.multiple is not None and b and a.multiple % b == 0:
+        return Count(a.multiple // b)
+    return _plain(lambda x, y: x // y if y else None)(a, b)
+
+
+def add(a: Any, b: Any) -> Any:
+    if isinstance(a, Count) and b == 0:
+        return a
+    if isinstance(b, Count) and a == 0:
+        return b
+    return _plain(lambda x, y: x + y)(a, b)
+
+
+def _maximum(a: Any, b: Any) -> Any:
+    if isinstance(a, Count) and isinstance(b, int) and b <= 1:
+        return a  # but for N = 0, where there is nobody to protect
+    return _plain(max)(a, b)
+
+
+def _plain(function: Callable[[int, int], Any]) -> Callable[[Any, Any], Any]:
+    def apply(a: Any, b: Any) -> Any:
+        if isinstance(a, Count) or isinstance(b, Count):
+            return Count(None)
+        return None if a is None or b is None else function(a, b)
+
+    return apply
+
+
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "Mul": multiply,
+    "FloorDiv": _floordiv,
+    "RealDiv": lambda a, b: _floordiv(a, b) if isinstance(a, Count) or isinstance(b, Count) else None,
+    "Add": add,
+    "AddV2": add,
+    "Sub": _plain(lambda a, b: a - b),
+    "Maximum": _maximum,
+    "Minimum": _plain(min),
+    "FloorMod": _plain(lambda a, b: a % b if b else None),
+}
+
+
+def product(symbols: Sequence[Any]) -> Any:
+    total: Any = 1
+    for symbol in symbols:
+        total = multiply(total, symbol)
+    return total
+
+
+def depends_on_count(symbols: np.ndarray | None) -> bool:
+    """Whether a symbol depends on N. What could not be evaluated does."""
+    return symbols is None or any(isinstance(symbol, Count) for symbol in symbols.ravel())
+
+
+def known_product(symbols: Sequence[Any]) -> tuple[int, bool]:
+    """The product of the integers among `symbols`, and whether there are others."""
+    integers = [symbol for symbol in symbols if isinstance(symbol, int)]
+    return math.prod(integers), len(integers) != len(symbols)

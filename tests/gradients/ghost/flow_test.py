@@ -1,0 +1,114 @@
+"""How labels pass through single backward ops: the entries that say no, and those that few models need."""
+
+import pytest
+import tensorflow as tf
+
+from adaclip_tf.gradients import ghost  # noqa: F401  (fills the table)
+from adaclip_tf.gradients.ghost import flow, labels
+
+RAW = tf.raw_ops
+N = 6
+
+
+def _label(function, batch=N, microbatches=None):
+    """The label of `function(seed)`, and the seed's own."""
+    with tf.Graph().as_default():
+        seed = tf.compat.v1.placeholder(tf.float32, [batch])
+        ctx = labels.Context(seed, microbatches)
+        result = function(seed)
+        flow.propagate(ctx, seed)
+        return ctx.label(result), ctx.label(seed)
+
+
+def _rows(seed):
+    """[batch, 2]."""
+    return tf.reshape(tf.stack([seed, 2.0 * seed], axis=1), [-1, 2])
+
+
+def _images(seed):
+    """[batch, 3, 3, 1]."""
+    return tf.tile(tf.reshape(seed, [-1, 1, 1, 1]), [1, 3, 3, 1])
+
+
+def _normalised(dy, layout, training=True):
+    numbers = {"scale": [1.0], "reserve_space_1": [0.0], "reserve_space_2": [1.0], "reserve_space_3": [0.0]}
+    other = tf.ones(dy.shape)
+    return RAW.FusedBatchNormGradV3(y_backprop=dy, x=other, **numbers, data_format=layout, is_training=training)[0]
+
+
+def _sliced(seed, **masks):
+    """The gradient of a slice of [batch, 2], handed [batch, 2]."""
+    two = [0, 0]
+    return RAW.StridedSliceGrad(shape=[N, 2], begin=two, end=[N, 2], strides=[1, 1], dy=_rows(seed), **masks)
+
+
+FOLLOWED = {
+    "features that are summed": (lambda seed: tf.reduce_sum(_rows(seed), axis=1), 0),
+    "features that are summed, kept": (lambda seed: tf.reduce_sum(_rows(seed), axis=1, keepdims=True), 0),
+    "an axis in front that is dropped": (lambda seed: tf.reduce_sum(tf.expand_dims(_rows(seed), 0), axis=0), 0),
+    "a reflected border": (
+        lambda seed: RAW.MirrorPadGrad(input=_images(seed), paddings=[[0, 0], [1, 1], [0, 0], [0, 0]], mode="REFLECT"),
+        0,
+    ),
+    "a slice": (lambda seed: _sliced(seed, begin_mask=1, end_mask=1), 0),
+    "a slice behind an ellipsis": (
+        lambda seed: RAW.StridedSliceGrad(
+            shape=[N, 2, 1],
+            begin=[0, 0],
+            end=[0, 1],
+            strides=[1, 1],
+            dy=_rows(seed),
+            ellipsis_mask=1,
+            shrink_axis_mask=2,
+        ),
+        0,
+    ),
+    "products of matrices": (lambda seed: RAW.BatchMatMulV2(x=tf.squeeze(_images(seed), 3), y=tf.ones([N, 3, 3])), 0),
+}
+LOST = {
+    "an axis of the examples that is contracted": lambda seed: RAW.BatchMatMulV2(
+        x=_rows(seed), y=tf.ones([N, 2]), adj_x=True
+    ),
+    "the second operand": lambda seed: RAW.BatchMatMulV2(x=tf.ones([2, N]), y=_rows(seed)),
+    "an image that is normalised": lambda seed: _normalised(tf.reshape(seed, [N, 1, 1, 1]), "NHWC"),
+    "a slice of examples": _sliced,
+    "a slice that starts later": lambda seed: _sliced(seed, end_mask=1),
+    "an ellipsis that is empty": lambda seed: RAW.StridedSliceGrad(
+        shape=[N, 2], begin=[0, 0, 0], end=[0, N, 2], strides=[1, 1, 1], dy=_rows(seed), ellipsis_mask=1
+    ),
+    "something that is added": lambda seed: _rows(seed) + 1.0,
+    "something that is chosen instead": lambda seed: tf.where(tf.ones([N, 2]) > 0.0, _rows(seed), 1.0),
+    "a square": lambda seed: seed * seed,
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_rows_are_followed(name):
+    function, axis = FOLLOWED[name]
+    label, _ = _label(function)
+    assert isinstance(label, labels.Lead), label
+    assert label.axis == axis
+    assert label.rows == 1
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_rows_that_meet_are_lost(name):
+    label, _ = _label(LOST[name])
+    assert isinstance(label, labels.Lost), label
+
+
+def test_one_image_by_itself_is_normalised_over_its_channels_only_where_they_come_first():
+    for layout, kind in (("NHWC", labels.Lost), ("NCHW", labels.Lead)):
+        label, _ = _label(lambda seed, layout=layout: _normalised(tf.reshape(seed, [1, 1, 1, 1]), layout), batch=1)
+        assert isinstance(label, kind), (layout, label)
+
+
+def test_the_sum_over_the_examples_is_a_sum():
+    assert isinstance(_label(tf.reduce_sum)[0], labels.Summed)
+
+
+def test_a_batch_that_may_not_split_evenly_is_checked_in_the_run():
+    assert _label(tf.identity, batch=6, microbatches=3)[1].checks == frozenset()
+    assert isinstance(_label(tf.identity, batch=6, microbatches=4)[1], labels.Lost)
+    assert _label(tf.identity, batch=None)[1].checks == frozenset()
+    assert len(_label(tf.identity, batch=None, microbatches=3)[1].checks) == 1

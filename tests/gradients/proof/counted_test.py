@@ -1,0 +1,118 @@
+"""Public arrays that are as long as the batch: what may be done to them, and what would tell how long they are."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from adaclip_tf.gradients import proof
+
+W = tf.Variable(np.linspace(-1.0, 1.0, 12).reshape(3, 4).astype(np.float32))
+TABLE = np.arange(64, dtype=np.float32)
+GENERATOR = tf.random.Generator.from_seed(1)
+RAW = tf.raw_ops
+
+
+def _proof(function):
+    """The proof for x [batch, 3], where the batch size is not known before the run."""
+    found = []
+
+    def step(x):
+        found.append(proof.prove(tf.reduce_sum(function(x, tf.shape(x)[0]), axis=1)))
+
+    tf.function(step, input_signature=[tf.TensorSpec([None, 3])], autograph=False).get_concrete_function()
+    return found[-1]
+
+
+def _noise(n, *shape):
+    return tf.random.normal([n, *shape])
+
+
+def _fresh_seed(n):
+    return tf.random.stateless_normal([n, 3], tf.random.uniform([2], maxval=1000, dtype=tf.int32))
+
+
+def _length(handle):
+    return tf.cast(RAW.TensorListLength(input_handle=handle), tf.float32)
+
+
+PROVEN = {
+    "noise": lambda x, n: x + 0.1 * _noise(n, 3),
+    "noise of a generator": lambda x, n: x + GENERATOR.normal([n, 3]),
+    "noise of a drawn seed": lambda x, n: x + _fresh_seed(n),
+    "a net of noise": lambda x, n: x + tf.nn.bias_add(tf.nn.relu(_noise(n, 4) @ tf.transpose(W)), W[:, 0]),
+    "sums within a place": lambda x, n: x * tf.reduce_sum(_noise(n, 3, 5), axis=2),
+    "noise of other axes": lambda x, n: x * tf.reshape(tf.reshape(_noise(n, 6), [-1, 2, 3])[:, 0], [n, 3]),
+    "halves of noise": lambda x, n: x * tf.split(_noise(n, 6), 2, axis=1)[1],
+    "noise in reverse, of one place": lambda x, n: x * tf.reverse(_noise(n, 3), [1]),
+    "one draw for all": lambda x, n: x * tf.tile(tf.random.normal([1, 3]), [n, 1]),
+    "parts side by side": lambda x, n: x + tf.concat([tf.broadcast_to(W[:1, :1], [n, 1]), tf.zeros([n, 2])], axis=1),
+    "parts on top": lambda x, n: x + tf.stack([tf.zeros([n]), tf.fill([n], W[0, 0]), tf.ones([n])], axis=1),
+    "zeros in reverse": lambda x, n: x + tf.reverse(tf.zeros([n, 3]), [0]),
+    "zeros of other places": lambda x, n: x + tf.zeros([n + 1, 3])[1:][0],
+    "a fixed seed, for all alike": lambda x, n: x + tf.random.stateless_normal([3], [1, 2]),
+}
+NOT_PROVEN = {
+    "noise in reverse": lambda x, n: x * tf.reverse(_noise(n, 3), [0]),
+    "rolled noise": lambda x, n: x * tf.roll(_noise(n, 3), 1, axis=0),
+    "the first draw": lambda x, n: x * _noise(n, 3)[:1],
+    "some of more draws": lambda x, n: x * tf.random.normal([64, 3])[:n],
+    "part of the draws, sliced": lambda x, n: x * tf.slice(tf.random.normal([64, 3]), [1, 0], [n, 3]),
+    "draws by turns": lambda x, n: x * tf.tile(tf.random.normal([4, 3]), [n // 4, 1]),
+    "draws of other places": lambda x, n: x * tf.reshape(tf.transpose(_noise(n, 3)), [n, 3]),
+    "chosen draws": lambda x, n: x * tf.gather(_noise(n, 3), [0]),
+    "unstacked draws": lambda x, n: x * tf.split(_noise(n, 3), 2, axis=0)[0],
+    "a fixed seed": lambda x, n: x + tf.random.stateless_normal([n, 3], [1, 2]),
+    "a seed by the step": lambda x, n: x + tf.random.stateless_normal([n, 3], tf.cast(W[0, :2], tf.int32)),
+    "an entry of a table": lambda x, n: x * tf.constant(TABLE)[n],
+    "a slice of a table": lambda x, n: x * tf.slice(tf.constant(TABLE), [n], [1]),
+    "the length of a list": lambda x, n: (
+        x * _length(RAW.TensorListFromTensor(tensor=tf.ones([n, 1]), element_shape=[1]))
+    ),
+    "the length of an empty list": lambda x, n: (
+        x * _length(RAW.TensorListReserve(element_shape=[1], num_elements=n, element_dtype=tf.float32))
+    ),
+    "rounds of a loop": lambda x, n: x * tf.while_loop(lambda i, s: i < n, lambda i, s: (i + 1, s + 1.0), (0, 0.0))[1],
+    "an op that nobody knows": lambda x, n: x * tf.linalg.trace(tf.eye(n)),
+    "sorted": lambda x, n: x * tf.cast(tf.size(tf.where(tf.ones([n]))), tf.float32),
+}
+REFUSED = {
+    "ones that are summed": lambda x, n: x * tf.reduce_sum(tf.ones([n])),
+    "ones that are multiplied": lambda x, n: x * (tf.ones([1, n]) @ tf.ones([n, 1])),
+    "ones in a function": lambda x, n: x * tf.function(tf.reduce_sum)(tf.ones([n])),
+    "ones of a loop": lambda x, n: (
+        x * tf.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s + tf.reduce_sum(tf.ones([n]))), (0, 0.0))[1]
+    ),
+    "tiled": lambda x, n: x * tf.reduce_sum(tf.tile(tf.ones([1]), [n])),
+    "the mean of noise": lambda x, n: x * tf.reduce_mean(_noise(n, 3), axis=0),
+    "the largest draw": lambda x, n: x * tf.reduce_max(_noise(n)),
+    "mapped one by one": lambda x, n: x * tf.reduce_sum(tf.map_fn(lambda v: 2.0 * v, tf.ones([2, 1]) * tf.ones([n]))),
+}
+
+
+@pytest.mark.parametrize("name", PROVEN)
+def test_entries_that_stay_in_their_places_are_recognised(name):
+    assert _proof(PROVEN[name]).unproven is None
+
+
+@pytest.mark.parametrize("name", NOT_PROVEN)
+def test_what_may_tell_the_number_of_examples_is_run_one_by_one(name):
+    assert _proof(NOT_PROVEN[name]).unproven is not None
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_tells_the_number_of_examples_is_refused(name):
+    with pytest.raises(ValueError, match="how many examples"):
+        _proof(REFUSED[name])
+
+
+def test_zeros_of_a_fixed_batch_are_not_taken_for_closed_over_data():
+    """TensorFlow folds them to a constant, which then lies behind other public things."""
+
+    @tf.function(input_signature=[tf.TensorSpec([8, 3])], autograph=False)
+    def step(x):
+        unknown = tf.linalg.trace(tf.random.normal([8, 2, 2]))[:, tf.newaxis]  # alike nowhere, for all that is known
+        found.append(proof.prove(tf.reduce_sum(x + unknown + tf.zeros([8, 1]), axis=1)))
+
+    found = []
+    step.get_concrete_function()
+    assert "trace" in found[0].unproven.lower() or "by their place" in found[0].unproven
