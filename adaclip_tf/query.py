@@ -19,7 +19,6 @@ from typing import Any
 import dp_accounting
 import tensorflow as tf
 
-
 from adaclip_tf import core
 from adaclip_tf._internal import dp_query, validate
 from adaclip_tf.core import noise

@@ -1,6 +1,6 @@
 """tensorflow-privacy's modules one by one, as the tests compare with them. Skips what this environment can't import.
 
-On TensorFlow 2.16 and later the package itself can't be imported, its modules can; on Python 3.12 it can't be installed.
+On TensorFlow 2.16 and later the package itself can't be imported, its modules can. Python 3.12 can't install it.
 """
 
 import pytest

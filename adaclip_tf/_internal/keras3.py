@@ -10,6 +10,11 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from adaclip_tf._internal import versions
+
+if keras.config.backend() != "tensorflow":  # by a configuration file: `versions` has looked at the environment
+    raise ImportError(versions.other_backend(keras.config.backend()))
+
 # Keras's adapter for data that it cuts into batches itself.
 _ARRAY_ADAPTER = "ArrayDataAdapter"
 
@@ -149,13 +154,15 @@ class OptimizerBase(_InName):
     A `LossScaleOptimizer` in name only: everything that class does is undone.
     """
 
-    ARGUMENTS = ("weight_decay", "use_ema", "ema_momentum", "ema_overwrite_frequency")
+    # `jit_compile` is Keras 2's, for the update alone, which a private step compiles anyway.
+    ARGUMENTS = ("weight_decay", "use_ema", "ema_momentum", "ema_overwrite_frequency", "jit_compile")
 
     def __init__(self, learning_rate: Any, name: str, arguments: dict[str, Any]):
         if isinstance(learning_rate, (tf.Variable, tf.Tensor, keras.Variable)):
             learning_rate = float(learning_rate.numpy())
         elif not callable(learning_rate):
             learning_rate = float(learning_rate)
+        arguments = {key: value for key, value in arguments.items() if key != "jit_compile"}
         super().__init__(learning_rate, name=name, **arguments)
 
     @property
@@ -223,7 +230,7 @@ class OptimizerBase(_InName):
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
-        return {argument: config[argument] for argument in ("name", "learning_rate", *self.ARGUMENTS)}
+        return {argument: config[argument] for argument in ("name", "learning_rate", *self.ARGUMENTS[:-1])}
 
 
 # ---------------------------------------------------------------------------------------------------

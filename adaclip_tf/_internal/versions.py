@@ -25,10 +25,14 @@ def check(python: tuple[int, int] | None = None, tensorflow: str | None = None, 
         raise ImportError(f"{SUPPORTED}; this is TensorFlow {tensorflow}: pip install -U tensorflow.")
     backend = backend or os.environ.get("KERAS_BACKEND") or "tensorflow"
     if backend != "tensorflow":
-        raise ImportError(
-            f"adaclip_tf reads TensorFlow's graphs, and Keras's backend is {backend!r}: set KERAS_BACKEND=tensorflow "
-            "before Keras is imported."
-        )
+        raise ImportError(other_backend(backend))
+
+
+def other_backend(name: str) -> str:
+    return (
+        f"adaclip_tf reads TensorFlow's graphs, and Keras's backend is {name!r}: set KERAS_BACKEND=tensorflow before "
+        "Keras is imported."
+    )
 
 
 def _at_least_2_15(version: str) -> bool:

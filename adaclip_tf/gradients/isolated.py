@@ -33,6 +33,7 @@ _FIXED = (
     "that was made for batches of one fixed size, so that examples can't be run alone. Keep them apart, or leave the "
     "size open: `batch` without `drop_remainder=True`, `tf.TensorSpec([None, ...])`."
 )
+_GOLDEN = 0x9E3779B97F4A7C15  # an odd number: its multiples are 2^64 different keys
 _ROUNDING = 1e-3  # by how much two runs of one computation may differ, relative to its result
 
 
@@ -195,6 +196,7 @@ class _Copy:
         for external, internal in getattr(backward.loss.graph, "captures", []):
             self.replace(internal, external)  # variables above all: captured anew, under the handle they are known by
         self._entries = {tensor.op for piece in pieces for tensor in piece.tensors}  # are not copied themselves
+        self._batch, self._place = backward.loss.shape[0], rows[0] if rows.shape[0] != 0 else tf.constant(0)
         for piece in pieces:
             for tensor, taken in zip(piece.tensors, piece.take(rows, first)):
                 self.replace(tensor, taken)
@@ -203,6 +205,7 @@ class _Copy:
         """Another one, with the same copies so far."""
         fork = object.__new__(type(self))
         fork._graph, fork._entries = self._graph, self._entries
+        fork._batch, fork._place = self._batch, self._place
         fork._copies = object_identity.ObjectIdentityDictionary()
         fork._copies.update(self._copies)
         return fork
@@ -232,7 +235,7 @@ class _Copy:
         with tf.control_dependencies(waits), tf.device(operation.device):
             copy = self._graph.create_op(
                 operation.type,
-                [self._copied(tensor) for tensor in operation.inputs],
+                self._inputs(operation),
                 [tensor.dtype for tensor in operation.outputs],
                 attrs={key: value for key, value in operation.node_def.attr.items() if key != "_class"},
                 name=operation.name,
@@ -240,6 +243,20 @@ class _Copy:
         self._copies[operation] = copy
         for tensor, copied in zip(operation.outputs, copy.outputs):
             self._copies[tensor] = copied
+
+    def _inputs(self, operation: tf.Operation) -> list[tf.Tensor]:
+        inputs = [self._copied(tensor) for tensor in operation.inputs]
+        # Draws from a key: one example after the other would get the same ones.
+        if operation.type in graph.DRAWS_FROM_A_KEY and self._draws_for_each(operation.inputs[0]):
+            inputs[1] += tf.cast(self._place, tf.uint64) * tf.constant(_GOLDEN, tf.uint64)
+        return inputs
+
+    def _draws_for_each(self, shape: tf.Tensor) -> bool:
+        """Whether so many numbers are drawn as the batch has examples, or just some that all of them share."""
+        value = tf.get_static_value(shape)
+        if value is not None:
+            return len(value) > 0 and self._batch is not None and value[0] == self._batch
+        return not self._entries.isdisjoint(graph.ancestors(shape.op))
 
     def _copied(self, tensor: tf.Tensor) -> tf.Tensor:
         if tensor in self._copies:

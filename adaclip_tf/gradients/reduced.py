@@ -19,8 +19,8 @@ import tensorflow as tf
 from adaclip_tf.gradients import graph
 
 _FIX = (
-    'Use a loss that is a plain mean over examples, as Keras\'s are by default, or one made with `reduction="none"`, e.g. '
-    '`SparseCategoricalCrossentropy(reduction="none")`.'
+    "Use a loss that is a plain mean over examples, as Keras's are by default, or one made with "
+    '`reduction="none"`, e.g. `SparseCategoricalCrossentropy(reduction="none")`.'
 )
 
 
@@ -122,7 +122,7 @@ def _listed(shape: tf.Tensor, entries: tf.Tensor) -> list[Any] | None:
         return _extents(entries) if op.inputs[0] is entries else None
     if op.type != "Pack":
         return None
-    found = []
+    found: list[Any] = []
     for part in op.inputs:
         part = graph.behind(part, ("Identity", "Cast"))
         value = tf.get_static_value(part)

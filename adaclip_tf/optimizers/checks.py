@@ -52,7 +52,7 @@ def keras_arguments(arguments, name, allowed) -> None:
             validate.boolean(argument, arguments[argument])
 
 
-_OF_SAVED_MODELS = ("is_legacy_optimizer", "loss_scale_factor", "jit_compile")
+_OF_SAVED_MODELS = ("is_legacy_optimizer", "loss_scale_factor")
 _RENAMED = {
     "lr": "use `learning_rate`",
     "decay": "use a `LearningRateSchedule` as `learning_rate`, or `weight_decay`",
@@ -86,7 +86,10 @@ def refuse_keras_clipping(arguments) -> None:
 
 def check_variables(variables) -> None:
     if not variables:
-        raise ValueError("There are no trainable variables: nothing to train. Set `trainable = True` on some layer.")
+        raise ValueError(
+            "There are no trainable variables: nothing to train. Set `trainable = True` on some layer. (Keras 3 "
+            "loads no optimizer from an `.h5` file, and with it the count of steps would be lost: save as `.keras`.)"
+        )
     for variable in variables:
         check_variable(variable)
 

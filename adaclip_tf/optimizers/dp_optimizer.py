@@ -166,7 +166,7 @@ class DPOptimizer(Shell):
         loss = checks.per_example_loss(loss, self.private_step.num_microbatches_here, replicas.count(), tape)
         with tf.init_scope():
             self.build(var_list)
-        indices = [keras.index_of(self, variable) for variable in var_list]
+        indices = [self.index_of(variable) for variable in var_list]
         checks.check_known_variables(indices, var_list, self.name)
         self.private_step.train_only(indices)
         mean, complete = self.private_step.take(loss, [keras.native(variable) for variable in var_list], tape)

@@ -61,6 +61,10 @@ class Shell(keras.OptimizerBase):
             self._momentums = [self.add_variable_from_reference(variable, "momentum") for variable in variables]
         self.build_private(variables, [keras.path_of(variable) for variable in variables])
 
+    def index_of(self, variable) -> Any:
+        """The number of a variable among those that the optimizer was built for; None where it is none of them."""
+        return keras.index_of(self, variable)
+
     # ------------------------------------------------------------------------------------------------------------
     # The update.
 
@@ -115,7 +119,7 @@ class Shell(keras.OptimizerBase):
             variable.assign_add(step)
             return
         momentum = tf.cast(self.momentum, variable.dtype)
-        velocity = keras.native(self._momentums[keras.index_of(self, variable)])
+        velocity = keras.native(self._momentums[self.index_of(variable)])
         velocity.assign(step + velocity * momentum)
         variable.assign_add(step + velocity * momentum if self.nesterov else velocity)
 

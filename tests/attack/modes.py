@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+from adaclip_tf._internal import keras
 from tests.attack.case import Case, Problem
 
 EXPECTED_BATCH_SIZE = 8  # of every optimizer, whatever the batch
@@ -123,7 +124,7 @@ class Stepper:
                 optimizer,
                 problem.loss,
                 run_eagerly=mode.eager,
-                jit_compile=mode.jit or None,
+                jit_compile=mode.jit,
                 steps_per_execution=mode.executions,
                 **problem.compile,
             )
@@ -131,7 +132,7 @@ class Stepper:
     def _restored(self):
         unique = {}
         for variable in [*self.problem.model.variables, *[v for group in self._variables for v in group]]:
-            unique[variable.ref()] = variable
+            unique[id(keras.native(variable))] = variable
         return list(unique.values())
 
     def total(self, data) -> list[np.ndarray]:
@@ -143,8 +144,9 @@ class Stepper:
 
     def left_behind(self) -> list[np.ndarray]:
         """What the last step may have written elsewhere."""
-        trained = {variable.ref() for group in self._variables for variable in group}
-        kept = [v for v in self.problem.model.non_trainable_variables if v.ref() not in trained and v.dtype.is_floating]
+        trained = {id(keras.native(variable)) for group in self._variables for variable in group}
+        kept = [keras.native(variable) for variable in self.problem.model.non_trainable_variables]
+        kept = [variable for variable in kept if id(variable) not in trained and variable.dtype.is_floating]
         more = self.problem.memory() if self.problem.memory else []
         return [np.asarray(v, np.float64) for v in [*kept, *more]]
 

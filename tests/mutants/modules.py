@@ -86,7 +86,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/optimizers/optimizer_saving_test.py",
         "tests/optimizers/bad_input_test.py",
     ),
-    "optimizers/keras2.py": (
+    "optimizers/shell.py": (
         *_OPTIMIZER,
         "tests/optimizers/optimizer_saving_test.py",
         "tests/optimizers/bad_input_test.py",

@@ -40,7 +40,7 @@ def test_check_model_accepts_what_keeps_examples_apart():
 
 
 def test_stateful_recurrent_layers_are_refused():
-    model = tf.keras.Sequential([layers.LSTM(2, stateful=True, batch_input_shape=(4, 3, 2))])
+    model = tf.keras.Sequential([tf.keras.Input(batch_size=4, shape=(3, 2)), layers.LSTM(2, stateful=True)])
     with pytest.raises(ValueError, match="stateful=False"):
         check_model(model)
 

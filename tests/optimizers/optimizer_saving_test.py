@@ -26,7 +26,16 @@ def _state(optimizer):
     return [variable.numpy() for variable in optimizer.variables]
 
 
-@pytest.mark.parametrize("name", ["model.keras", "model.h5"])
+@generations.keras3_only
+def test_an_h5_file_of_keras_3_is_refused_since_it_loses_the_count_of_steps(tmp_path):
+    inputs, labels = models.data(8)
+    models.fit(models.mlp(), _optimizer(), inputs, labels, 4).save(str(tmp_path / "model.h5"))
+    with pytest.raises(ValueError, match=r"save as `\.keras`"):
+        tf.keras.models.load_model(str(tmp_path / "model.h5"))
+    assert tf.keras.models.load_model(str(tmp_path / "model.h5"), compile=False).optimizer is None
+
+
+@pytest.mark.parametrize("name", ["model.keras", pytest.param("model.h5", marks=generations.keras2_only)])
 def test_a_loaded_model_goes_on_where_the_saved_one_stopped(name, tmp_path):
     inputs, labels = models.data(8)
     model = models.fit(models.mlp(), _optimizer(), inputs, labels, 4, 2)

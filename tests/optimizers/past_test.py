@@ -127,7 +127,7 @@ def test_a_backup_of_steps_with_other_noise_is_refused_wherever_it_is_in_the_lis
 
 
 def test_a_loaded_model_has_the_noise_that_it_was_saved_with(trained, tmp_path):
-    for name in ("model.keras", "model.h5"):
+    for name in ("model.keras", "model.h5")[: {2: 2, 3: 1}[keras.GENERATION]]:
         trained.save(tmp_path / name)
         loaded = tf.keras.models.load_model(tmp_path / name)
         assert loaded.optimizer.past_steps() == trained.optimizer.past_steps()

@@ -12,7 +12,7 @@ import adaclip_tf
 from adaclip_tf.data import sampling
 from adaclip_tf.privacy import accountants, budget, curve, events, group
 from adaclip_tf.privacy.mechanism import Mechanism
-from tests import models
+from tests import generations, models
 
 N, BATCH, DELTA, Z = 200, 10, 1e-4, 2.0
 WHERE = {"num_examples": N, "batch_size": BATCH, "delta": DELTA}
@@ -304,6 +304,7 @@ def test_another_optimizer_is_refused(data):
         fit(model, batches(data), budget.PrivacyBudget(**WHERE))
 
 
+@generations.keras2_only
 def test_automatic_steps_per_execution_is_refused(data):
     model = make_model()
     model.autotune_steps_per_execution = True

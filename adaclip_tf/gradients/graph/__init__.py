@@ -26,6 +26,7 @@ from adaclip_tf.gradients.graph.ops import (
     BATCH_PRODUCTS,
     CALLS,
     DRAWS,
+    DRAWS_FROM_A_KEY,
     DRAWS_OF_A_STATE,
     ENTRYWISE,
     HARMLESS,

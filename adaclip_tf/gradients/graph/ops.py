@@ -39,6 +39,8 @@ DRAWS = (
     "StatelessTruncatedNormalV2", "StatelessRandomUniformInt", "StatelessRandomUniformIntV2",
     "StatelessRandomUniformFullInt", "StatelessRandomUniformFullIntV2",
 )
+# Those that get a key and a counter after the shape.
+DRAWS_FROM_A_KEY = frozenset(name for name in DRAWS if name.startswith("Stateless") and name.endswith("V2"))
 DRAWS_OF_A_STATE = (
     "StatefulUniform", "StatefulUniformInt", "StatefulUniformFullInt", "StatefulStandardNormalV2",
     "StatefulTruncatedNormal", "RngReadAndSkip",
