@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 
+from adaclip_tf._internal import keras
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof.labels import EVERYWHERE, Public, Sizes
 
@@ -143,7 +144,7 @@ def _handles_of(metrics: Iterable[Any]) -> set[int]:
     # A loop and no `union(*...)`: `gc.get_objects` would hold on to the tuple of arguments while it is being made.
     for metric in metrics:
         for variable in getattr(metric, "variables", ()):
-            found |= _Handles(variable).ids
+            found |= _Handles(keras.native(variable)).ids
     return found
 
 
