@@ -190,6 +190,8 @@ def test_a_loader_that_returns_other_rows_is_refused():
     batches = sampling.poisson_batches(lambda _: np.zeros(1), num_examples=9, expected_batch_size=8, steps=3)
     with pytest.raises(tf.errors.InvalidArgumentError, match="asked for"):
         list(batches)
+    with pytest.raises(ValueError, match="returned no array"):
+        sampling.poisson_batches(lambda _: np.zeros(()), num_examples=9, expected_batch_size=8)
 
 
 # ---------------------------------------------------------------------------------------------------
