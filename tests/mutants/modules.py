@@ -16,8 +16,8 @@ _PROOF = (
     "tests/gradients/proof/proof_test.py",
     "tests/gradients/proof/counted_test.py",
     "tests/gradients/proof/table_test.py",
-    "tests/attack/attack_test.py::test_some_cases",
 )
+_ATTACK = "tests/attack/attack_test.py::test_some_cases"
 _OPTIMIZER = (
     "tests/optimizers/baselines_test.py",
     "tests/optimizers/optimizer_test.py",
@@ -58,7 +58,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/proof/shapes.py": _PROOF,
     "gradients/proof/sizes.py": _PROOF,
     "gradients/proof/symbols.py": _PROOF,
-    "gradients/proof/sources.py": (*_PROOF, "tests/gradients/isolated_test.py"),
+    "gradients/proof/sources.py": (*_PROOF, "tests/gradients/isolated_test.py", _ATTACK),
     "gradients/proof/verdict.py": _PROOF,
     "gradients/proof/walk.py": _PROOF,
     "privacy/mechanism.py": ("tests/privacy/mechanism_test.py", "tests/privacy/epsilon_test.py"),
