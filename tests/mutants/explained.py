@@ -58,7 +58,7 @@ EXPLAINED: dict[str, str] = {
     "optimizers/replicas.py:first:6eaa75": ("The same: it is asked for values that all replicas share."),
     "privacy/events.py:optimizer_event:d1f239": ("The same: no count of steps is negative."),
     "privacy/calibration.py:_solve:1005f4": (
-        "Within the tolerance as well, and on the safe side of the root as before."
+        "Only the stride of a loop that ends within the target."
     ),
     "privacy/calibration.py:module:d9fde6": ("A limit for the search, far beyond any use."),
     "privacy/calibration.py:noise_multiplier:8f38ae": (
