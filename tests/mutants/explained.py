@@ -57,9 +57,7 @@ EXPLAINED: dict[str, str] = {
     "optimizers/keras2.py:Shell._apply_weight_decay:391bd7": ("The same: what the update returns is not used."),
     "optimizers/replicas.py:first:6eaa75": ("The same: it is asked for values that all replicas share."),
     "privacy/events.py:optimizer_event:d1f239": ("The same: no count of steps is negative."),
-    "privacy/calibration.py:_solve:1005f4": (
-        "Only the stride of a loop that ends within the target."
-    ),
+    "privacy/calibration.py:_solve:1005f4": ("Only the stride of a loop that ends within the target."),
     "privacy/calibration.py:module:d9fde6": ("A limit for the search, far beyond any use."),
     "privacy/calibration.py:noise_multiplier:8f38ae": (
         "The same: the search puts its own noise in the place of this one."
@@ -67,4 +65,6 @@ EXPLAINED: dict[str, str] = {
     "privacy/curve.py:EpsilonCurve._by:730eca": ("Only how many values are kept."),
     "privacy/curve.py:EpsilonCurve.largest_steps:48f5a4": ("Only where the search starts."),
     "privacy/curve.py:_largest_steps:419cc2": ("At equality one step less, on the safe side."),
+    "gradients/isolated.py:_among_copies:aa7b78": "The same: it is 0 or not a number.",
+    "gradients/proof/counted.py:_reshape:c6befd": "The same: the op has one output, which is its first and its last.",
 }

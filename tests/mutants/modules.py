@@ -13,6 +13,7 @@ _GHOST = (
     "tests/gradients/ghost/ghost_zoo_test.py",
 )
 _PROOF = (
+    "tests/gradients/proof/symbols_test.py",
     "tests/gradients/proof/proof_test.py",
     "tests/gradients/proof/counted_test.py",
     "tests/gradients/proof/table_test.py",
