@@ -9,7 +9,8 @@ Edge cases.
 
 | case                                 | result                                                             |
 |--------------------------------------|--------------------------------------------------------------------|
-| nobody was drawn                     | an empty batch; Keras's loss and metrics leave it out              |
+| nobody was drawn                     | an empty batch; Keras's loss and metrics leave it out. (Not so     |
+|                                      | TensorFlow's oneDNN convolutions: `_warn_of_empty_batches`)        |
 | a new epoch, or any new iterator     | fresh draws, never a replay; with `seed`, fresh but reproducible   |
 | tf.random.set_seed / np.random.seed  | no effect: the key comes from the operating system                 |
 | data larger than memory              | only the rows that were drawn are read                             |
@@ -31,14 +32,19 @@ know.
 from __future__ import annotations
 
 import itertools
+import math
+import os
 from collections.abc import Iterator
 from typing import Any, Callable
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from adaclip_tf._internal import validate
 from adaclip_tf.privacy import drawn
+
+_RARE = 1e-3  # empty batches that an epoch may be expected to have before a word is said
 
 
 def poisson_batches(
@@ -80,11 +86,27 @@ def poisson_batches(
     size = _batch_size(expected_batch_size, n)
     length = validate.positive_integer("steps", -(-n // size) if steps is None else steps)
     parts = validate.positive_integer("accumulation_steps", accumulation_steps)
+    _warn_of_empty_batches(size / parts, length * parts)
     dataset = _dataset(load, range(n), size / n, length, parts, seed, ())
     options = tf.data.Options()
     # There are no files to share out, so this makes several workers fail: what they would do by default is not Poisson.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.FILE
     return drawn.note(dataset.with_options(options), drawn.Drawn(n, size, parts))
+
+
+def _warn_of_empty_batches(expected: float, number: int) -> None:
+    """TensorFlow 2.15's oneDNN convolutions give an empty batch a wrong shape, and the layer behind them fails.
+
+    No other batch may be put in its place: the number of examples would no longer be Poisson's.
+    """
+    if number * math.exp(-expected) > _RARE and os.environ.get("TF_ENABLE_ONEDNN_OPTS") != "0":
+        logging.log_first_n(
+            logging.WARNING,
+            "Poisson batches of %g examples on average are empty now and then. If the model has convolutions, set "
+            "TF_ENABLE_ONEDNN_OPTS=0 before TensorFlow is imported: its oneDNN kernels fail on empty batches.",
+            1,
+            expected,
+        )
 
 
 def distributed_poisson_batches(

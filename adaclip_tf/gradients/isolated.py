@@ -106,10 +106,8 @@ def _among_copies(
     more = 1.0 - 1.0 / tf.cast(tf.maximum(times, 1), tf.float32)
     # A custom gradient may add something that has nothing to do with the loss. It did so once per repetition.
     result = [gradient - more * repeated for gradient, repeated in zip(gradients, added)]
-    if apart:
-        return result
     draws = _draws(backward)
-    if draws is None:
+    if apart or draws is None:
         return result
     alone = _Copy(backward, pieces, rows, microbatch_size)
     for tensor in draws:

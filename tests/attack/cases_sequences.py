@@ -182,7 +182,7 @@ def attention():
     return net(build, features(5, 3))
 
 
-@case("accepted")
+@case("accepted", saturates=True)
 def transformer():
     def build(x):
         h = L.Dense(4)(x)

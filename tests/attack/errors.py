@@ -16,9 +16,9 @@ _LOOP_NOTE = "AutoGraph tried to define it automatically, but ran into"
 
 
 def in_words(error: BaseException) -> bool:
-    """Whether the library itself raised the error, or a check of it in the run did, or XLA, which knows fewer ops."""
+    """Whether the library itself raised the error, or a check of it in the run did."""
     if isinstance(error, tf.errors.InvalidArgumentError):
-        return "assertion failed" in str(error) or "XLA compilation requires" in str(error)
+        return "assertion failed" in str(error)
     if not isinstance(error, (ValueError, NotImplementedError)):
         return False
     if _LOOP_NOTE in str(error):  # in a loop AutoGraph quotes the error, without frames
@@ -30,6 +30,12 @@ def in_words(error: BaseException) -> bool:
     file, line = frames[-1]
     # TensorFlow leaves its own frames out, so what it raised seems to come from the line that called it.
     return _LIBRARY in pathlib.Path(file).parents and linecache.getline(file, int(line)).lstrip().startswith("raise ")
+
+
+def xla_cannot(error: BaseException) -> bool:
+    """Whether XLA does not compile the step: it knows fewer ops, fewer of them in loops, and no ragged gather."""
+    words = ("XLA compilation requires", "Detected unsupported operations")
+    return isinstance(error, tf.errors.InvalidArgumentError) and any(text in str(error) for text in words)
 
 
 def summary(error) -> str:

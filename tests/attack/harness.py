@@ -16,7 +16,7 @@ import tensorflow as tf
 
 import adaclip_tf
 from tests.attack.case import Case, Problem
-from tests.attack.errors import in_words, summary
+from tests.attack.errors import in_words, summary, xla_cannot
 from tests.attack.modes import EXPECTED_BATCH_SIZE, MODES, Mode, Stepper, dataset, num_examples, scaled, take
 
 SLACK = 1e-4  # of the bound on an example's move
@@ -90,6 +90,8 @@ def attack(
                 stepper = Stepper(problem, case, mode, optimizer, clips)
             return _measure(case, stepper, reference, clips, batches, removals, infinite)
         except Exception as error:
+            if mode.jit and xla_cannot(error):
+                return Outcome("n/a", summary(error))
             outcome = Outcome("refused" if in_words(error) else "crash", summary(error))
     why = _unrunnable(case, mode, sizes)
     return Outcome("n/a", why) if why else outcome

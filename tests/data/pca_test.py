@@ -172,6 +172,7 @@ def test_mnist_size_takes_seconds(rng):
         (lambda: pca.PrivatePCA(num_components=4, noise_multiplier=1.0).fit(np.eye(3)), "at most the 3 columns"),
         (lambda: pca.PrivatePCA(num_components=1, noise_multiplier=1.0).fit(np.zeros((2, 2, 2))), "Flatten"),
         (lambda: pca.PrivatePCA(num_components=1, noise_multiplier=1.0).transform(np.eye(3)), "fit"),
+        (lambda: pca.PrivatePCA(num_components=1, noise_multiplier=1.0).fit([[1.0, 2.0], [3.0]]), "different lengths"),
         (lambda: pca.PrivatePCA(num_components=1, noise_multiplier=1.0).save("x"), "fit"),
         (lambda: pca.PrivatePCA(num_components=1, noise_multiplier=1.0).fit(np.eye(3)).transform(np.eye(4)), "columns"),
     ],

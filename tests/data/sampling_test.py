@@ -190,6 +190,23 @@ def test_a_loader_that_returns_other_rows_is_refused():
     batches = sampling.poisson_batches(lambda _: np.zeros(1), num_examples=9, expected_batch_size=8, steps=3)
     with pytest.raises(tf.errors.InvalidArgumentError, match="asked for"):
         list(batches)
+    with pytest.raises(ValueError, match="returned no array"):
+        sampling.poisson_batches(lambda _: np.zeros(()), num_examples=9, expected_batch_size=8)
+
+
+@pytest.mark.parametrize(
+    ("size", "parts", "switch", "warns"),
+    [(1, 1, "1", True), (1, 1, "0", False), (64, 1, "1", False), (64, 32, None, True)],
+)
+def test_empty_batches_are_announced_where_convolutions_fail_on_them(size, parts, switch, warns, monkeypatch):
+    said = []
+    monkeypatch.setattr(sampling.logging, "log_first_n", lambda level, text, *rest: said.append(text))
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    if switch is not None:
+        monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", switch)
+    sampling.poisson_batches(np.zeros(100), expected_batch_size=size, accumulation_steps=parts)
+    assert bool(said) == warns
+    assert all("TF_ENABLE_ONEDNN_OPTS=0" in text for text in said)
 
 
 # ---------------------------------------------------------------------------------------------------

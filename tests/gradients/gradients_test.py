@@ -217,3 +217,27 @@ def test_a_sequence_close_to_a_scalar_center_is_clipped_to_one_in_spite_of_cance
         b = float(np.linalg.norm(g - 1.0) / 5.0)  # |w| = 5
         largest = max(largest, np.linalg.norm(contribution(x, 1.0, b)))
     assert 0.0 < largest <= 1.0 + 1e-4
+
+
+def test_raw_norms_are_for_who_asks_and_a_clip_by_coordinates_has_no_ghost_path():
+    weights = tf.Variable([[1.0], [2.0]])
+    transform = core.Transform([tf.constant(0.0)], [tf.constant(1.0)])
+
+    def run(path, **options):
+        @tf.function(input_signature=[tf.TensorSpec([None, 2])], autograph=False)
+        def step(x):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(x @ weights, axis=1)
+            found.append(
+                gradients.clipped_sum(loss, [weights], tape, transform, path=path, num_microbatches=None, **options)
+            )
+
+        found = []
+        step.get_concrete_function()
+        return found[0].raw_squared_norms
+
+    for path in PATHS:
+        assert run(path) is None
+        assert run(path, raw_norms=True) is not None
+    with pytest.raises(ValueError, match="looks at every coordinate"):
+        run("ghost", clip=core.PerCoordinateClip(1.0).clip([weights]))

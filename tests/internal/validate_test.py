@@ -35,6 +35,9 @@ FAILS = [
     (validate.positive_integer, 0),
     (validate.positive_integer, 1.0),
     (validate.positive_integer, True),
+    (validate.seed, -1),
+    (validate.seed, True),
+    (validate.seed, 0.0),
 ]
 
 
@@ -64,3 +67,17 @@ def test_the_float32_range_is_numpys():
     info = np.finfo(np.float32)
     assert float(info.tiny) == validate.FLOAT32_TINY
     assert float(info.max) == validate.FLOAT32_MAX
+
+
+def test_seeds_start_at_zero():
+    assert validate.seed("knob", 0) == 0
+    assert validate.seed("knob", None) is None
+
+
+def test_a_long_value_is_cut():
+    """What is shown of it ends at 200 characters; a value of exactly 200 is shown whole."""
+    for length, shown in ((200, "a" * 198), (300, "a" * 199 + "...")):
+        with pytest.raises(ValueError, match="knob") as error:
+            validate.positive("knob", "a" * (length - 2))
+        assert shown in str(error.value)
+        assert ("..." in str(error.value)) == (length > 200)

@@ -13,4 +13,58 @@ EXPLAINED: dict[str, str] = {
     "gradients/ghost/labels.py:Context.__init__:0b9ee4": (
         "The same: the seed has one axis, which is its first and its last."
     ),
+    "gradients/ghost/flow_linear.py:_space_batch:5a3295": (
+        "The same: the other of the two types sorts below this one."
+    ),
+    "gradients/ghost/rules.py:_einsum:d2b318": ("The same: an index is not negative."),
+    "gradients/ghost/products.py:SumOfOuterProducts.squared_norms:77dfe4": (
+        "Only how much is computed at once, for memory's sake."
+    ),
+    "gradients/ghost/slices.py:map_examples:a73c12": (
+        "Only whether the examples are computed in pieces; the numbers are the same."
+    ),
+    "gradients/ghost/slices.py:module:543e66": ("Only how much memory a piece may take."),
+    "gradients/ghost/terms.py:_unless_all_used:ce357d": (
+        "Only from which width on zeros are looked for; either way the numbers are the same."
+    ),
+    "gradients/proof/calls.py:module:7d4a7e": (
+        "The same: the entry itself asks that the place be public, and a list comes first."
+    ),
+    "gradients/proof/contractions.py:_over_all:7e67ef": ("The same: of the two layouts NCHW sorts first."),
+    "gradients/proof/memory.py:_metrics_of_running_models:d306e8": (
+        "Only slower: all metrics are then asked for, and found."
+    ),
+    "gradients/proof/memory.py:privatised:c8b549": (
+        "The same: a scalar has no axis along which it could be alike or not."
+    ),
+    "gradients/proof/parts.py:_strided_slice_grad:ba2007": (
+        "The same: an unknown rank raises a line later, and counts as not followed."
+    ),
+    "gradients/proof/shapes.py:_broadcast_to:b22c46": (
+        "The same: the op has one output, which is its first and its last."
+    ),
+    "gradients/proof/sizes.py:Evaluator._evaluate:f7e151": (
+        "The same: the op has one input, which is its first and its last."
+    ),
+    "gradients/proof/sizes.py:_constant:65f081": (
+        "Only what is looked at in vain: numbers that are not whole are nobody's size."
+    ),
+    "gradients/proof/labels.py:module:2615ef": ("The same: nothing writes to a label."),
+    "gradients/proof/walk.py:Walk._visit:a58e87": ("The same: a label that is there is not replaced."),
+    "optimizers/past.py:Past.see_step:dd65fc": ("The same: what the assignment returns is not used."),
+    "privacy/past_steps.py:new_phase:85af4b": ("One bit less of 126 in a name that only has to be new."),
+    "optimizers/step.py:PrivateStep.past_steps:b8348b": ("The noise of no steps is not used."),
+    "optimizers/keras2.py:Shell._apply_weight_decay:391bd7": ("The same: what the update returns is not used."),
+    "optimizers/replicas.py:first:6eaa75": ("The same: it is asked for values that all replicas share."),
+    "privacy/events.py:optimizer_event:d1f239": ("The same: no count of steps is negative."),
+    "privacy/calibration.py:_solve:1005f4": ("Only the stride of a loop that ends within the target."),
+    "privacy/calibration.py:module:d9fde6": ("A limit for the search, far beyond any use."),
+    "privacy/calibration.py:noise_multiplier:8f38ae": (
+        "The same: the search puts its own noise in the place of this one."
+    ),
+    "privacy/curve.py:EpsilonCurve._by:730eca": ("Only how many values are kept."),
+    "privacy/curve.py:EpsilonCurve.largest_steps:48f5a4": ("Only where the search starts."),
+    "privacy/curve.py:_largest_steps:419cc2": ("At equality one step less, on the safe side."),
+    "gradients/isolated.py:_among_copies:aa7b78": "The same: it is 0 or not a number.",
+    "gradients/proof/counted.py:_reshape:c6befd": "The same: the op has one output, which is its first and its last.",
 }

@@ -8,6 +8,8 @@ _PROVEN = "tests/gradients/proof/proof_test.py::test_examples_that_stay_apart_ar
 _UNKNOWN = "tests/gradients/proof/proof_test.py::test_what_is_not_known_is_run_one_by_one"
 _REFUSED = "tests/gradients/proof/proof_test.py::test_what_is_known_to_mix_is_refused"
 _MEMORY = "tests/gradients/proof/proof_test.py::test_nothing_of_a_batch_may_stay_behind"
+_COUNTED = "tests/gradients/proof/counted_test.py"
+_ATTACK = "tests/attack/attack_test.py::test_some_cases"
 _POISON = "tests/gradients/proof/proof_test.py::test_data_of_another_length_poisons_the_run"
 
 MISTAKES = (
@@ -214,8 +216,8 @@ MISTAKES = (
     Mutation(
         "examples may meet among their copies",
         "gradients/isolated.py",
-        "    if apart or draws is None or any(",
-        "    if apart or draws is None or pieces or any(",
+        "    if apart or draws is None:",
+        "    if apart or draws is None or pieces:",
         (
             "tests/gradients/isolated_test.py::test_a_batch_of_copies_is_no_way_out_where_examples_meet[neighbours-False]",
         ),
@@ -226,5 +228,57 @@ MISTAKES = (
         "        rows = k * microbatch_size + tf.range(microbatch_size)\n",
         "        rows = 0 * k + tf.range(batch_size)\n",
         ("tests/gradients/isolated_test.py::test_equals_one_run_per_example",),
+    ),
+    Mutation(
+        "the sum of as many ones as examples is public",
+        "gradients/proof/walk.py",
+        "            result = result if told is None else told\n",
+        "            del told\n",
+        (f"{_COUNTED}::test_what_tells_the_number_of_examples_is_refused[ones that are summed]",),
+    ),
+    Mutation(
+        "numbers of a fixed seed are draws",
+        "gradients/proof/elementwise.py",
+        '    if op.type.startswith("Stateless") and not labels[1].drawn:\n',
+        "    if False:\n",
+        (f"{_COUNTED}::test_what_may_tell_the_number_of_examples_is_run_one_by_one[a fixed seed]",),
+    ),
+    Mutation(
+        "noise may change places",
+        "gradients/proof/counted.py",
+        "    if along is None or _may_be_long(tensor, label) & set(along):\n",
+        "    if along is None:\n",
+        (f"{_COUNTED}::test_what_may_tell_the_number_of_examples_is_run_one_by_one[noise in reverse]",),
+    ),
+    Mutation(
+        "a scalar beside arrays is public",
+        "gradients/proof/sources.py",
+        "scalar=None if _is_beside_arrays(self._walk, tensor) else EVERYWHERE",
+        "scalar=EVERYWHERE",
+        (
+            "tests/gradients/proof/proof_test.py::"
+            "test_a_scalar_of_the_dataset_is_refused_and_a_scalar_argument_is_public",
+        ),
+    ),
+    Mutation(
+        "ragged arguments are dense",
+        "gradients/proof/sources.py",
+        "        if isinstance(spec, tf.RaggedTensorSpec):\n",
+        "        if False:\n",
+        (f"{_ATTACK}[ragged_loss_per_token-loop]",),
+    ),
+    Mutation(
+        "ragged copies are compared with copies",
+        "gradients/proof/sources.py",
+        "            if first is not None:\n                longer",
+        "            if False:\n                longer",
+        (f"{_ATTACK}[ragged_total-static]",),
+    ),
+    Mutation(
+        "isolated gradients are those at later weights",
+        "gradients/isolated.py",
+        '        if operation.type == "ReadVariableOp":',
+        "        if False:",
+        ("tests/gradients/isolated_test.py::test_gradients_are_those_at_the_weights_of_the_loss",),
     ),
 )

@@ -13,11 +13,12 @@ _GHOST = (
     "tests/gradients/ghost/ghost_zoo_test.py",
 )
 _PROOF = (
+    "tests/gradients/proof/symbols_test.py",
     "tests/gradients/proof/proof_test.py",
     "tests/gradients/proof/counted_test.py",
     "tests/gradients/proof/table_test.py",
-    "tests/attack/attack_test.py::test_some_cases",
 )
+_ATTACK = "tests/attack/attack_test.py::test_some_cases"
 _OPTIMIZER = (
     "tests/optimizers/baselines_test.py",
     "tests/optimizers/optimizer_test.py",
@@ -58,7 +59,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/proof/shapes.py": _PROOF,
     "gradients/proof/sizes.py": _PROOF,
     "gradients/proof/symbols.py": _PROOF,
-    "gradients/proof/sources.py": (*_PROOF, "tests/gradients/isolated_test.py"),
+    "gradients/proof/sources.py": (*_PROOF, "tests/gradients/isolated_test.py", _ATTACK),
     "gradients/proof/verdict.py": _PROOF,
     "gradients/proof/walk.py": _PROOF,
     "privacy/mechanism.py": ("tests/privacy/mechanism_test.py", "tests/privacy/epsilon_test.py"),
@@ -111,7 +112,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "privacy/meter.py": ("tests/privacy/meter_test.py", "tests/privacy/budget_test.py"),
     "privacy/calibration.py": ("tests/privacy/calibration_test.py",),
     "privacy/curve.py": ("tests/privacy/curve_test.py",),
-    "privacy/budget.py": ("tests/privacy/budget_test.py",),
+    "privacy/budget.py": ("tests/privacy/budget_test.py", "tests/privacy/budget_ledger_test.py"),
     "privacy/statement.py": ("tests/privacy/statement_test.py",),
     "_internal/validate.py": (
         "tests/internal/validate_test.py",

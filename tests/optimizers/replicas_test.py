@@ -18,7 +18,9 @@ def mirrored():
 def test_a_local_variable_is_nobody_elses(mirrored):
     with mirrored.scope():
         assert isinstance(tf.Variable(1.0), tf.distribute.DistributedValues)
-        local = variables.local_variable([1, 2], tf.int64)
+        local = variables.local_variable([1, 2], tf.int64, name="mine")
+    assert local.dtype == tf.int64
+    assert local.name.startswith("mine")
     assert not isinstance(local, tf.distribute.DistributedValues)
     assert not local.trainable
     np.testing.assert_array_equal(local.numpy(), [1, 2])
@@ -76,3 +78,5 @@ def test_other_strategies_are_refused():
     strategy = tf.distribute.experimental.CentralStorageStrategy(["CPU:0"], "CPU:0")
     with strategy.scope(), pytest.raises(NotImplementedError, match="does not run under CentralStorageStrategy"):
         DPFixedClipSGD(l2_norm_clip=1.0, noise_multiplier=1.0)
+    with strategy.scope(), pytest.raises(NotImplementedError, match="does not run under CentralStorageStrategy"):
+        replicas.check_step(strategy, None, "X")

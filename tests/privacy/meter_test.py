@@ -2,6 +2,7 @@
 
 import doctest
 import types
+import warnings
 
 import dp_accounting
 import pytest
@@ -52,6 +53,30 @@ def test_counts_for_an_optimizer_of_any_class():
     assert (report["steps"], report["noise_multiplier"]) == (30, 2.0)
     assert found.report(Homemade()) is None
     assert adaclip_tf.optimizer_event(Homemade(steps=3), num_examples=1000, batch_size=100).count == 3
+
+
+def test_a_users_examples_count_together_everywhere():
+    by_hand = adaclip_tf.epsilon(noise_multiplier=2.0, steps=30, examples_per_user=3, **WHERE)
+    found = PrivacyMeter(CLAIMED, delta=1e-5, examples_per_user=3)
+    assert found.epsilon(Homemade(steps=30)) == pytest.approx(by_hand, rel=1e-9)
+    report = found.report(Homemade(steps=30), ("rdp",))
+    assert report["guarantee"]["rdp"] == pytest.approx(by_hand, rel=1e-9)
+
+
+def test_nothing_was_spent_before_unless_somebody_says_so():
+    assert Before() == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("microbatches", "parts", "warns"), [(100, 1, False), (50, 2, False), (50, 1, True), (200, 2, True)]
+)
+def test_microbatches_of_one_example_each_are_all_parts_together(microbatches, parts, warns):
+    optimizer = Homemade()
+    optimizer.num_microbatches, optimizer.accumulation_steps = microbatches, parts
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        claims.check_optimizer(optimizer, CLAIMED, None)
+    assert bool(caught) == warns
 
 
 def test_noise_is_what_the_state_says_if_that_was_less():

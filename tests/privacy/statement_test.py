@@ -80,6 +80,9 @@ def test_words_for_shuffled_batches_claim_no_amplification():
     assert "replace one by an example that contributes nothing" in text
     assert report["guarantee"] == {"rdp": adaclip_tf.epsilon(**RUN, steps=500, sampling="shuffled")}
     assert re.search(r"shuffled batches of fixed size, no amplification +\d+\.\d{4} +<- this run", text)
+    for kind in ("poisson", "shuffled"):
+        report = statement.privacy_report(**RUN, steps=500, sampling=kind, accountants=("rdp",))
+        assert statement.describe(report).count("<- this run") == 1
 
 
 def test_words_for_microbatches_users_and_other_events():

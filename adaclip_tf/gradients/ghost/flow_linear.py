@@ -21,6 +21,8 @@ def reduced_axes(op: tf.Operation) -> tuple[set[int], set[int]]:
 @entry("Sum", "Mean")
 def _reduce(ctx: Context, op: tf.Operation, labels: Labels) -> Label:
     label = single_block(only(labels, 0))
+    if label.axis == 0 and graph.with_ones(op.outputs[0]) is not op.outputs[0]:
+        return label  # an axis of extent 1 that holds examples holds one: there is no other to be told from it
     certain, possible = reduced_axes(op)
     if label.axis in certain:
         return Summed()

@@ -26,7 +26,7 @@ from adaclip_tf.gradients.ghost.labels import Context, Lead, Unknown
 def _reshape(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     """Row-major order is kept, so chunks stay chunks: only the axis that holds them is to be found."""
     label = only(labels, 0)
-    source, result = op.inputs[0], op.outputs[0]
+    source, result = graph.with_ones(op.inputs[0]), op.outputs[0]
     rank(source)
     after = _known_shape(op) if rank(result) else []
     if not after:
@@ -57,7 +57,7 @@ def _known_shape(op: tf.Operation) -> list[int | None]:
 
 def _rows_after_reshape(op: tf.Operation, label: Lead, after: list[int | None], axis: int) -> Any:
     """Rows per seed after the reshape, a fraction if it is not whole, None if not known."""
-    before = op.inputs[0].shape.as_list()
+    before = graph.with_ones(op.inputs[0]).shape.as_list()
     if op.type != "Reshape" and [d for d in before if d != 1] == [d for d in after if d != 1]:
         moved = sum(d != 1 for d in before[: label.axis]) == sum(d != 1 for d in after[:axis])
         if moved and before[label.axis] == after[axis]:

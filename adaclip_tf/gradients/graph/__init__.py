@@ -19,6 +19,7 @@ from adaclip_tf.gradients.graph.known import (
     reduced_axes,
     shape_of_shape,
     size,
+    with_ones,
 )
 from adaclip_tf.gradients.graph.ops import (
     BATCH_NORM_GRADIENTS,

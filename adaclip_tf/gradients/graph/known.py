@@ -58,10 +58,33 @@ def shape_of_shape(tensor: tf.Tensor) -> list[int | None] | None:
         return shape_of_shape(op.inputs[0])
     if op.type == "StridedSlice":
         return _sliced_shape(op)
+    if op.type == "Pack" and tensor.shape.rank == 1:
+        return [_number(part) for part in op.inputs]
+    if op.type == "Reshape" and tensor.shape.rank == 1:
+        return _interleaved(op.inputs[0].op)
     if op.type == "DynamicStitch":  # how gradients of reductions compute a shape with 1s in it
         count = len(op.inputs) // 2
         return _stitched([constant(i) for i in op.inputs[:count]], [shape_of_shape(d) for d in op.inputs[count:]])
     return None
+
+
+def _number(tensor: tf.Tensor) -> int | None:
+    """The value of a scalar that was only cast or reshaped, if it is known."""
+    while tensor.op.type in SAME_ORDER and tensor.op.inputs[0].shape.num_elements() == 1:
+        tensor = tensor.op.inputs[0]
+    value = constant(tensor)
+    return None if value is None else int(np.ravel(value)[0])
+
+
+def _interleaved(op: tf.Operation) -> list[int | None] | None:
+    """[a0, b0, a1, b1, ...] of shapes a and b: how the gradient of Tile takes its axes apart."""
+    if op.type != "Transpose" or op.inputs[0].op.type != "Pack" or op.inputs[0].shape.rank != 2:
+        return None
+    permutation, packed = constant(op.inputs[1]), op.inputs[0].op
+    parts = [shape_of_shape(part) for part in packed.inputs]
+    if permutation is None or list(permutation) != [1, 0] or packed.get_attr("axis") != 0 or None in parts:
+        return None
+    return [extent for extents in zip(*parts) for extent in extents]  # type: ignore[arg-type]
 
 
 def _sliced_shape(op: tf.Operation) -> list[int | None] | None:
@@ -139,6 +162,19 @@ def reduced_axes(
     offset = max(len(own), len(other)) - len(own)
     certain = set(range(offset)) | {axis + offset for axis, extent in enumerate(own) if extent == 1}
     return certain, {axis + offset for axis, extent in enumerate(own) if is_open(extent)}
+
+
+def with_ones(tensor: tf.Tensor) -> tf.Tensor:
+    """What a Sum that reduces axes of extent 1 only was given, which its result is a reshape of; else the tensor itself.
+
+    In the gradient of `matmul(x [batch, time, features], kernel [features, units])` by x, the axes in which x was
+    broadcast are summed over. The kernel has no axes of its own there, so these are axes of extent 1, if any.
+    """
+    op = tensor.op
+    if op.type != "Sum" or op.inputs[1].op.type != "BroadcastGradientArgs":
+        return tensor
+    other = op.inputs[1].op.inputs[1 - op.inputs[1].value_index]
+    return op.inputs[0] if other.shape == [0] else tensor
 
 
 def einsum_letters(op: tf.Operation) -> tuple[list[str], str]:

@@ -35,6 +35,8 @@ def _reduced_axes(walk: Walk, op: tf.Operation) -> tuple[set[int], set[int]]:
 @entry("Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "EuclideanNorm")
 def _reduce(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
     label = single_block(only_first(labels))
+    if label.axis == 0 and graph.with_ones(op.outputs[0]) is not op.outputs[0]:
+        return label  # an axis of extent 1 that holds examples holds one: there is no other to be told from it
     certain, possible = _reduced_axes(walk, op)
     if label.axis in certain:
         return summed(op, label)

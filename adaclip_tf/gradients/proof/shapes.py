@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import elementwise
 from adaclip_tf.gradients.proof.labels import Rows, Sizes, Unproven, rank
 from adaclip_tf.gradients.proof.symbols import Count, known_product
@@ -35,7 +36,7 @@ def _reshape(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     per example, if that is a whole number.
     """
     label = only_first(labels)
-    before = walk.sizes.extents(op.inputs[0])
+    before = walk.sizes.extents(graph.with_ones(op.inputs[0]))
     after = _new_shape(walk, op)
     if label.outer != 1:
         return _same_rows(label, before, after)

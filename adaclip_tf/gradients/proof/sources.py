@@ -201,7 +201,7 @@ class Piece:
         return self.tensors[0].shape[0]
 
     def take(self, rows: tf.Tensor, first: Any = None) -> list[tf.Tensor]:
-        """The same tensors for the examples `rows` alone; zeros but for the `first`, in longer rows if ragged."""
+        """The same tensors for the examples `rows` alone; behind the `first` of them zeros, longer if ragged."""
         if self.kind == "ragged":
             *splits, values = self.tensors
             whole = tf.RaggedTensor.from_nested_row_splits(values, splits, validate=False)

@@ -225,6 +225,25 @@ def test_underflow_never_makes_a_norm_too_small(x_size, dy_size, scalar, rng):
     assert np.all(~np.isfinite(value) | (value >= expected * (1 - 1e-5)))
 
 
+@pytest.mark.parametrize("x_size, dy_size", [(1e-25, 1e15), (1e15, 1e-25), (1e-20, 1e18), (1e-3, 1e3)])
+def test_underflow_never_makes_a_norm_too_small_in_the_gram_form(x_size, dy_size, rng):
+    x, dy = normal(rng, 4, 2, 30) * np.float32(x_size), normal(rng, 4, 2, 20) * np.float32(dy_size)
+    term = ghost.products.SumOfOuterProducts(
+        n=tf.constant(4),
+        arrays=[tf.constant(x), tf.constant(dy)],
+        make=lambda a: (a[0], a[1]),
+        shape=(30, 20),
+        length=2,
+        total=lambda w: w,
+    )
+    assert term._gram_is_cheaper()
+    g = np.einsum("nti,ntj->nij", x.astype(np.float64), dy.astype(np.float64))
+    norms = term.squared_norms(tf.constant(0.0), tf.constant(1e-3))
+    expected = np.square(g / 1e-3).sum(axis=(1, 2))
+    value = norms.value.numpy()
+    assert np.all(~np.isfinite(value) | (value >= expected * (1 - 1e-5)))
+
+
 def test_cancellation_is_covered_by_the_magnitude(rng):
     """g close to a: the expanded square loses digits, value + ulps * magnitude does not fall short."""
     x, dy = normal(rng, 50, 30), normal(rng, 50, 20)
