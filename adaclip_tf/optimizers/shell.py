@@ -49,13 +49,12 @@ class Shell(keras.OptimizerBase):
     def build(self, variables):
         """Creates the state: that of the clipping rule, momentum, the count of noised steps."""
         # All replicas move the state together, so it must be mirrored, wherever this is called.
+        checks.check_variables([keras.native(variable) for variable in variables])
         with replicas.scope(self.strategy):
             super().build(variables)
 
     def build_state(self, variables):
         """Creates what Keras itself does not; called by `build`, once."""
-        natives = [keras.native(variable) for variable in variables]
-        checks.check_variables(natives)
         self._momentums = []
         if self.momentum:
             self._momentums = [self.add_variable_from_reference(variable, "momentum") for variable in variables]

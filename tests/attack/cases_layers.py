@@ -92,7 +92,7 @@ def locally_connected():
 def poolings():
     def build(x):
         h = L.Conv2D(3, 3, padding="same")(x)
-        pooled = [L.MaxPooling2D()(h), L.AveragePooling2D()(h)]
+        pooled = [L.MaxPooling2D()(h), L.AveragePooling2D(2)(h)]
         ends = [L.Flatten()(p) for p in pooled] + [L.GlobalMaxPooling2D()(h), L.GlobalAveragePooling2D()(h)]
         return L.Dense(3)(L.Concatenate()(ends))
 

@@ -146,7 +146,9 @@ class Stepper:
         """What the last step may have written elsewhere."""
         trained = {id(keras.native(variable)) for group in self._variables for variable in group}
         kept = [keras.native(variable) for variable in self.problem.model.non_trainable_variables]
-        kept = [variable for variable in kept if id(variable) not in trained and variable.dtype.is_floating]
+        kept = [
+            variable for variable in kept if id(variable) not in trained and tf.as_dtype(variable.dtype).is_floating
+        ]
         more = self.problem.memory() if self.problem.memory else []
         return [np.asarray(v, np.float64) for v in [*kept, *more]]
 
@@ -179,7 +181,9 @@ class Stepper:
         for optimizer, variables in zip(self._optimizers, self._variables):
             optimizer.build(variables)
             state = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
-            self._start += [(variable, variable.numpy()) for variable in state if variable.dtype.is_floating]
+            self._start += [
+                (variable, variable.numpy()) for variable in state if tf.as_dtype(variable.dtype).is_floating
+            ]
 
     def _fit(self, data):
         x, y, weights = (*data, None)[:3]

@@ -182,7 +182,9 @@ def noise(replicas=None, seed=None, steps=4, parts=1, path="auto"):
         net.compile(optimizer, tf.keras.losses.MeanSquaredError(reduction="none"))
     optimizer.build(net.trainable_variables)
     weights = [net.get_weights()[0]]
-    note = tf.keras.callbacks.LambdaCallback(on_train_batch_end=lambda *_: weights.append(net.get_weights()[0]))
+    note = tf.keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: weights.append(net.get_weights()[0])
+    )
     examples = size // parts * steps * parts
     data = tf.zeros([examples, NOISE_SHAPE[0]]), tf.zeros([examples, NOISE_SHAPE[1]])
     net.fit(tf.data.Dataset.from_tensor_slices(data).batch(size // parts), verbose=0, callbacks=[note])
@@ -395,7 +397,7 @@ def fault(folder, kill_at=None, z=0.0):
         tf.keras.callbacks.BackupAndRestore(str(folder / "backup"), delete_checkpoint=False),
         budget,
         tf.keras.callbacks.LambdaCallback(
-            on_train_begin=lambda _: first_step.append(int(optimizer.noised_steps.numpy())),
+            on_train_begin=lambda logs: first_step.append(int(optimizer.noised_steps.numpy())),
             on_epoch_begin=on_epoch_begin,
             on_train_batch_begin=on_train_batch_begin,
         ),

@@ -212,6 +212,7 @@ _REARRANGE: dict[str, Callable[[tf.Operation, list[np.ndarray]], np.ndarray]] = 
     "Squeeze": lambda op, parts: parts[0].reshape([]) if parts[0].size == 1 else parts[0],
     "ExpandDims": lambda op, parts: np.expand_dims(parts[0], int(parts[1][()])),
     "Reshape": lambda op, parts: parts[0].reshape([int(extent) for extent in parts[1]]),
+    "Transpose": lambda op, parts: np.transpose(parts[0], [int(axis) for axis in parts[1]]),
     "InvertPermutation": lambda op, parts: _array(np.argsort(np.array(parts[0].tolist(), int)).tolist()),
     "Fill": lambda op, parts: np.full([int(extent) for extent in parts[0]], parts[1][()], object),
     "Prod": _prod,

@@ -127,7 +127,11 @@ def two_branches(x):
     return layers.Dense(2)(layers.Multiply()([joined, layers.Dense(7, "sigmoid")(x)]))
 
 
+def _largest(parts):
+    return tf.reduce_max(tf.stack(parts, axis=1), axis=1)
+
+
 @model((4, 5))
 def slices_and_stacks(x):
     first, last = layers.Dense(3)(x[:, 0]), layers.Dense(3)(x[:, -1, ::2])
-    return layers.Dense(2)(tf.reduce_max(tf.stack([first, last, first * last], axis=1), axis=1))
+    return layers.Dense(2)(layers.Lambda(_largest)([first, last, layers.Multiply()([first, last])]))
