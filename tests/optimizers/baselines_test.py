@@ -261,3 +261,8 @@ def test_layers_may_be_frozen_where_the_state_is_of_no_variable():
     np.testing.assert_array_equal(model.get_layer("first").get_weights()[0], before["first"])
     assert (model.get_layer("second").get_weights()[0] != before["second"]).any()
     assert int(model.optimizer.noised_steps) == 2
+
+
+def test_there_is_no_momentum_unless_somebody_asks_for_it():
+    optimizer = adaclip_tf.DPOptimizer(core.FixedClip(1.0), learning_rate=0.1, noise_multiplier=1.0)
+    assert optimizer.momentum == 0.0

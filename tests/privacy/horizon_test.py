@@ -29,3 +29,7 @@ def test_words():
         "8 noised steps have cost epsilon 1.23457, and `target_epsilon`=1.5 allows 10 in all; one call of the train "
         "function takes 3 (`steps_per_execution`)."
     )
+
+
+def test_a_logical_batch_comes_in_one_piece_unless_somebody_says_so():
+    assert Horizon().accumulation_steps == 1

@@ -72,6 +72,7 @@ PROVEN = {
     "a largest feature": lambda x, y: tf.one_hot(tf.argmax(x, axis=1), 3) * x,
     "a time axis in front": lambda x, y: tf.reduce_max(tf.stack([x, 2.0 * x]), axis=0),
     "two axes reduced": lambda x, y: tf.reduce_sum(tf.stack([x, x])[:, :, tf.newaxis], axis=[0, 2]),
+    "one draw for all": lambda x, y: x * tf.random.gamma([], 1.0),
     "an axis by the rank": lambda x, y: tf.reduce_sum(x[:, :, tf.newaxis], axis=RAW.Rank(input=x)),
     "three factors": lambda x, y: tf.einsum("ni,ij,nj->n", x, W[:, :3], x)[:, tf.newaxis],
     "products of rows": lambda x, y: tf.matmul(x[:, tf.newaxis], x[:, :, tf.newaxis]),
