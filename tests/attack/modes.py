@@ -198,7 +198,8 @@ class Stepper:
 
     def _make_step(self, spec):
         if not self._own:
-            return self.problem.model.make_train_function(force=True)
+            self.problem.model.make_train_function(force=True)
+            return self.problem.model.train_function
 
         def step(batch):
             # All losses first: a player's second half of the step must not see what the first wrote.

@@ -54,7 +54,6 @@ EXPLAINED: dict[str, str] = {
     "optimizers/past.py:Past.see_step:dd65fc": ("The same: what the assignment returns is not used."),
     "privacy/past_steps.py:new_phase:85af4b": ("One bit less of 126 in a name that only has to be new."),
     "optimizers/step.py:PrivateStep.past_steps:b8348b": ("The noise of no steps is not used."),
-    "optimizers/keras2.py:Shell._apply_weight_decay:391bd7": ("The same: what the update returns is not used."),
     "optimizers/replicas.py:first:6eaa75": ("The same: it is asked for values that all replicas share."),
     "privacy/events.py:optimizer_event:d1f239": ("The same: no count of steps is negative."),
     "privacy/calibration.py:_solve:1005f4": ("Only the stride of a loop that ends within the target."),

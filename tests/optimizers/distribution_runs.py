@@ -22,6 +22,7 @@ import tensorflow as tf
 
 import adaclip_tf
 import adaclip_tf.optimizers.replicas
+from adaclip_tf._internal import keras
 from adaclip_tf.data import sampling
 from examples import launch
 from tests import models
@@ -61,6 +62,7 @@ class Digests(tf.keras.callbacks.Callback):
 
 def _local(variable):
     """The values of a variable on the replicas of this process."""
+    variable = keras.native(variable)
     strategy = variable.distribute_strategy if hasattr(variable, "values") else None
     return [v.numpy() for v in (strategy.experimental_local_results(variable) if strategy else [variable])]
 

@@ -165,7 +165,7 @@ def reduced_axes(
 
 
 def with_ones(tensor: tf.Tensor) -> tf.Tensor:
-    """What a Sum that reduces axes of extent 1 only was given, which its result is a reshape of; else the tensor itself.
+    """What a Sum over axes of extent 1 was given, which its result is a reshape of; for others the tensor itself.
 
     In the gradient of `matmul(x [batch, time, features], kernel [features, units])` by x, the axes in which x was
     broadcast are summed over. The kernel has no axes of its own there, so these are axes of extent 1, if any.

@@ -58,7 +58,7 @@ stack(
     "conv2d_valid_average",
     (8, 7, 2),
     lambda: layers.Conv2D(3, (3, 2), strides=(1, 2), activation="sigmoid"),
-    layers.AveragePooling2D,
+    lambda: layers.AveragePooling2D(2),
     lambda: layers.Conv2D(2, 1),
     layers.GlobalAveragePooling2D,
 )
