@@ -244,13 +244,18 @@ class _Copy:
 
     def _inputs(self, operation: tf.Operation) -> list[tf.Tensor]:
         inputs = [self._copied(tensor) for tensor in operation.inputs]
-        # Draws from a key: one example after the other would get the same ones.
-        if operation.type in graph.DRAWS_FROM_A_KEY and self._draws_for_each(operation.inputs[0]):
+        if operation.type in graph.DRAWS_FROM_A_KEY and self._draws_for_each(*operation.inputs[:2]):
+            # One example after the other would get the same ones.
             inputs[1] += tf.cast(self._place, tf.uint64) * tf.constant(_GOLDEN, tf.uint64)
         return inputs
 
-    def _draws_for_each(self, shape: tf.Tensor) -> bool:
-        """Whether so many numbers are drawn as the batch has examples, or just some that all of them share."""
+    def _draws_for_each(self, shape: tf.Tensor, key: tf.Tensor) -> bool:
+        """Whether as many numbers are drawn as the batch has examples, and others in every step.
+
+        What a fixed seed gives to a place must not be an example's: it has another place when one before it leaves.
+        """
+        if not any(graph.moves_on(op) for op in graph.ancestors(key.op)):
+            return False
         value = tf.get_static_value(shape)
         if value is not None:
             return len(value) > 0 and self._batch is not None and value[0] == self._batch

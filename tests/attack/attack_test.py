@@ -4,6 +4,7 @@ import pathlib
 
 import pytest
 
+from adaclip_tf._internal import keras
 from tests.attack import catalog, harness
 from tests.attack.modes import MAIN_MODES, MODES
 
@@ -17,6 +18,8 @@ MORE = [(name, MORE_MODES[index % len(MORE_MODES)]) for index, name in enumerate
 
 def _check(name, mode, **options):
     case = CASES[name]
+    if keras.GENERATION == 3 and name.startswith(("ragged", "padded_to_longest")):
+        pytest.skip("Keras 3 has no ragged tensors in functional models")
     outcome = harness.attack(case, mode, **options)
     wrong = harness.verdict(case, mode, outcome)
     assert not wrong, f"{name} ({case.expect}) in mode {mode}: {wrong}\n{outcome}"

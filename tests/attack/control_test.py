@@ -3,6 +3,7 @@
 import pytest
 import tensorflow as tf
 
+from tests import generations
 from tests.attack import catalog, errors, harness
 from tests.attack.case import case, features, net
 from tests.attack.modes import EXPECTED_BATCH_SIZE
@@ -50,20 +51,24 @@ def test_plain_sgd_is_caught(mode):
     assert "moved the sum by" in _verdict("dense", harness.plain_optimizer, mode, removals=3)
 
 
+@generations.keras2_only  # where an optimizer gets the tape
 def test_clipping_to_twice_the_bound_is_caught():
     assert "moved the sum by" in _verdict("dense", half_clipped, removals=3)
 
 
+@generations.keras2_only  # where an optimizer gets the tape
 def test_naive_clipping_passes_where_examples_stay_apart():
     assert not _verdict("dense", naive, removals=3)
 
 
+@generations.keras2_only  # where an optimizer gets the tape
 def test_an_infinite_example_spoils_naive_clipping():
     """0 * inf: the rows of all the others are no numbers either."""
     outcome = harness.attack(CASES["dense"], "graph", optimizer=naive, removals=1)
     assert outcome.move == float("inf")
 
 
+@generations.keras2_only
 @pytest.mark.parametrize("name", ["first_example", "roll", "batch_norm", "loss_of_augmented_views", "memory_assign"])
 def test_naive_clipping_is_caught_where_examples_mix(name):
     assert _verdict(name, naive)
@@ -72,6 +77,7 @@ def test_naive_clipping_is_caught_where_examples_mix(name):
 MIXING = sorted(name for name, one in CASES.items() if one.expect == "refused" and not one.random)
 
 
+@generations.keras2_only
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MIXING)
 def test_every_mixing_case_mixes(name):
@@ -84,6 +90,7 @@ def test_every_mixing_case_mixes(name):
     assert wrong, f"{name} is expected to be refused, yet naive clipping does no harm: {outcome}"
 
 
+@generations.keras2_only  # where an optimizer gets the tape
 def test_what_is_left_behind_is_seen():
     outcome = harness.attack(CASES["memory_never_read"], "graph", optimizer=naive, removals=3, infinite=False)
     assert outcome.move <= 1 + harness.SLACK and outcome.residue > 0

@@ -41,5 +41,6 @@ from adaclip_tf.gradients.graph.ops import (
     has_effects,
     is_stateful,
     may_write,
+    moves_on,
 )
 from adaclip_tf.gradients.graph.reach import ancestors, behind, bodies, in_order, inside, is_used

@@ -85,6 +85,13 @@ def is_stateful(op: tf.Operation) -> bool:
     return _STATEFUL[op.type]
 
 
+def moves_on(op: tf.Operation) -> bool:
+    """Whether the op reads a whole number that the same graph writes: a seed, or a count, that is another next time."""
+    if op.type != "ReadVariableOp" or not op.outputs[0].dtype.is_integer:
+        return False
+    return any(reader.type in ("AssignVariableOp", "AssignAddVariableOp") for reader in op.inputs[0].consumers())
+
+
 def has_effects(op: tf.Operation) -> bool:
     """Whether the op, or a function that it calls, may change something that outlives it, or get at such a thing."""
     return is_stateful(op) and op.type not in READS and op.type not in HARMLESS

@@ -166,8 +166,7 @@ def _read(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     """A seed that the step itself moves on, as Keras 3's seed generators do, gives other numbers in every step."""
     del walk, labels
     label = EVERYWHERE if op.outputs[0].shape.rank == 0 else Public()
-    moved_on = any(reader.type in ("AssignVariableOp", "AssignAddVariableOp") for reader in op.inputs[0].consumers())
-    return label.but(drawn=moved_on and op.outputs[0].dtype.is_integer)
+    return label.but(drawn=graph.moves_on(op))
 
 
 @public(*graph.DRAWS, sizes=[0])
