@@ -7,7 +7,8 @@
 | `unnoised`                       | what is remembered before noise is added, and saved nowhere        |
 | `replicas`                       | several devices: noise in shares                                   |
 | `dp_optimizer`                   | `DPOptimizer`, for any clipping rule                               |
-| `keras2`                         | Keras 2's optimizer, and all its private names                     |
+| `shell`                          | what it is to Keras: variables that are saved, an update           |
+| `handed_over`                    | losses that Keras 3's training step hands over                     |
 | `tags`, `traced`, `checks`       | its helpers                                                        |
 | `adaclip`, `fixed_clip`          | the paper's optimizer, and DP-SGD                                  |
 | `whitening`, `per_layer_clip`,   | optimizers to compare with                                         |

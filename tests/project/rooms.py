@@ -25,8 +25,9 @@ MAY_IMPORT = {
 OUTSIDE = {"benchmarks", "configs", "examples", "requirements", "tests"}
 # The Keras callback and the two modules that look at the `fit` around it.
 KERAS_IN_PRIVACY = {"budget", "fit_data", "run_checks"}
-# Rooms whose questions to Keras's private names are asked in `_internal/keras2.py`.
-ASK_KERAS2 = {"privacy", "data", "tensorboard", "releasing"}
+# Rooms whose questions to Keras's private names are asked in `_internal/keras2.py` and `keras3.py`, one for each
+# generation.
+ASK_KERAS = {"privacy", "data", "tensorboard", "releasing", "optimizers"}
 
 
 def modules(root: pathlib.Path) -> dict[str, pathlib.Path]:
@@ -119,10 +120,10 @@ def without_tensorflow(root: pathlib.Path = ROOT) -> list[str]:
 
 
 def private_names(root: pathlib.Path = ROOT) -> list[str]:
-    """Private attributes of other objects (`model._steps`) in the rooms that are to ask `keras2`."""
+    """Private attributes of other objects (`model._steps`) in the rooms that are to ask `_internal.keras`."""
     found = []
     for module, path in modules(root).items():
-        if room_of(module) not in ASK_KERAS2:
+        if room_of(module) not in ASK_KERAS:
             continue
         tree = ast.parse(path.read_text())
         own = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _is_self(node.value)}
@@ -133,7 +134,8 @@ def private_names(root: pathlib.Path = ROOT) -> list[str]:
                 name = getattr(node.args[1], "value", "")
             else:
                 continue
-            ours = str(name).startswith("__") or name in own or name == "_replace"  # `_replace` is NamedTuple's
+            ours = str(name).startswith("__") or name in own or name in ("_replace", "_asdict")  # NamedTuple's
+            ours = ours or str(name).startswith("_adaclip")
             if str(name).startswith("_") and not ours:
                 found.append(f"{path.relative_to(root)}:{node.lineno}: {name}")
     return found
