@@ -125,6 +125,16 @@ def check_state(variables, values, name, positive=()) -> None:
             )
 
 
+def check_overwritten(variables) -> None:
+    """Refuses Keras 3's float8 scales, which are overwritten by what it calls their gradients: not private."""
+    for variable in variables:
+        if getattr(variable, "overwrite_with_gradient", False):
+            raise ValueError(
+                f"Variable {variable.name!r} is to be overwritten by its gradient, as in float8 layers: no update "
+                "that noise could protect. Use float32, or the `mixed_bfloat16` policy."
+            )
+
+
 def check_variable(variable) -> None:
     if not variable.dtype.is_floating:
         raise ValueError(

@@ -49,7 +49,9 @@ class Shell(keras.OptimizerBase):
     def build(self, variables):
         """Creates the state: that of the clipping rule, momentum, the count of noised steps."""
         # All replicas move the state together, so it must be mirrored, wherever this is called.
+        variables = list(variables)
         checks.check_variables([keras.native(variable) for variable in variables])
+        checks.check_overwritten(variables)
         with replicas.scope(self.strategy):
             super().build(variables)
 

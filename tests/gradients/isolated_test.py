@@ -225,3 +225,27 @@ def test_gradients_are_those_at_the_weights_of_the_loss():
 
     (gradients,) = _gradients(step, tf.constant([[1.0, 0.0], [0.0, 1.0]]))
     np.testing.assert_allclose(gradients[:, :, 0], [[2.0, 0.0], [0.0, 4.0]])
+
+
+def _by_a_seed(moves_on):
+    """The gradient of the weight is what is drawn for an example, from a seed that the step moves on or not."""
+    seed, weight = tf.Variable([3, 4]), tf.Variable(1.0)
+
+    def step(x):
+        drawn_from = tf.identity(seed)
+        if moves_on:
+            seed.assign_add([0, 1])
+        drawn = tf.random.stateless_uniform(tf.shape(x), drawn_from)
+        return weight * drawn[:, 0] * x[:, 0], [weight]
+
+    return step
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_examples_draw_from_a_seed_that_moves_on_and_share_what_a_fixed_one_gives(static):
+    """By a fixed seed the place would decide, which is another one when an example before it leaves."""
+    signature = [tf.TensorSpec([5 if static else None, 1])]
+    drawn = _gradients(_by_a_seed(True), tf.ones([5, 1]), signature=signature)[0]
+    assert len(set(drawn.tolist())) == 5
+    fixed = _gradients(_by_a_seed(False), tf.ones([5, 1]), signature=signature)[0]
+    assert len(set(fixed.tolist())) == 1

@@ -67,4 +67,42 @@ MISTAKES = (
         "seed = first",
         ("tests/gradients/isolated_test.py::test_microbatches_of_two",),
     ),
+    Mutation(
+        "what a fixed seed gives to a place is an example's",
+        "gradients/isolated.py",
+        "        if not any(graph.moves_on(op) for op in graph.ancestors(key.op)):\n            return False\n",
+        "",
+        (
+            "tests/gradients/isolated_test.py::"
+            "test_examples_draw_from_a_seed_that_moves_on_and_share_what_a_fixed_one_gives[False]",
+        ),
+    ),
+    Mutation(
+        "numbers of a fixed seed count as draws",
+        "gradients/proof/elementwise.py",
+        "label.but(drawn=graph.moves_on(op))",
+        "label.but(drawn=True)",
+        ("tests/gradients/proof/proof_test.py::test_seeds_that_the_step_moves_on_are_draws[False-False]",),
+    ),
+    Mutation(
+        "a sum that was divided by anything counts as a mean",
+        "gradients/reduced.py",
+        "        if not _is_size(op.inputs[1], entries):",
+        "        if False:",
+        ("tests/gradients/reduced_test.py::test_what_is_no_plain_mean_is_refused",),
+    ),
+    Mutation(
+        "a loss may be changed after it was handed over",
+        "optimizers/handed_over.py",
+        "or (value is not None and (value != 1).any()):",
+        "and (value is not None and (value != 1).any()):",
+        ("tests/optimizers/handed_over_test.py::test_a_loss_that_is_changed_on_the_way_is_refused",),
+    ),
+    Mutation(
+        "the tape sees the gradient of a loss that was handed over",
+        "optimizers/handed_over.py",
+        "        return _without_gradient(loss)",
+        "        return tf.identity(loss)",
+        ("tests/optimizers/handed_over_test.py::test_what_the_tape_sees_has_no_gradient",),
+    ),
 )

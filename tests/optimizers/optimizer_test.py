@@ -293,6 +293,16 @@ def test_keras_arguments_are_post_processing():
     assert float(optimizer.learning_rate) == {2: 0.25, 3: 0.125}[keras.GENERATION]
 
 
+@generations.keras3_only
+def test_float8_layers_are_refused():
+    """They overwrite scales and histories by their gradients, un-noised."""
+    model = models.softmax_regression()
+    model.layers[0].quantize("float8")
+    model.compile(_adaclip(), "mse")
+    with pytest.raises(ValueError, match="overwritten by its gradient"):
+        model.optimizer.build(model.trainable_variables)
+
+
 # Configuration and metrics.
 
 

@@ -355,3 +355,38 @@ def test_a_table_may_be_read_but_not_filled():
 
     with pytest.raises(ValueError, match="keeps what it saw"):
         _label(fill, static=False)
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("moves_on", [False, True])
+def test_seeds_that_the_step_moves_on_are_draws(moves_on, static):
+    """As those of Keras 3's Dropout. What a fixed seed gives to a place is no draw."""
+    seed = tf.Variable([3, 4])
+
+    def loss(x, y):
+        del y
+        drawn_from = tf.identity(seed)
+        if moves_on:
+            seed.assign_add([0, 1])
+        return _rows(x * tf.random.stateless_uniform(tf.shape(x), drawn_from))
+
+    assert (_label(loss, static).unproven is None) == moves_on
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_what_was_broadcast_against_a_kernel_is_traced_back(static):
+    """Keras 3's EinsumDense: the gradient by x of matmul(x [batch, time, features], kernel [features, units])."""
+    kernel, found = tf.Variable(np.ones([4, 2], np.float32)), []
+
+    @tf.function(input_signature=[tf.TensorSpec([8 if static else None, 5, 3])])
+    def step(x):
+        hidden = tf.linalg.matmul(tf.linalg.matmul(x, W), kernel)
+        loss = tf.reduce_sum(hidden, axis=[1, 2])
+        proven = proof.prove(loss)
+        seed = tf.identity(tf.ones_like(loss))
+        gradients = tf.gradients(loss, [W, kernel], seed)
+        proven.look_back(seed, gradients)
+        found.append([proven.summed(gradient) for gradient in gradients])
+
+    step.get_concrete_function()
+    assert found[-1] == [None, None]
