@@ -149,7 +149,7 @@ for _name, _function in _RIGHT.items():
 
 @case("accepted")
 def einsum_layers():
-    layers = [L.EinsumDense("btd,dhk->bthk", (None, 2, 3)), L.EinsumDense("bthk,hkd->btd", (None, 4)), L.Flatten()]
+    layers = [L.EinsumDense("btd,dhk->bthk", (4, 2, 3)), L.EinsumDense("bthk,hkd->btd", (4, 4)), L.Flatten()]
     return net([*layers, L.Dense(3)], features(4, 3))
 
 
@@ -157,7 +157,7 @@ def einsum_layers():
 def own_weights_used_twice():
     class Twice(L.Layer):
         def build(self, shape):
-            self.kernel = self.add_weight("kernel", (4, 4))
+            self.kernel = self.add_weight(name="kernel", shape=(4, 4))
 
         def call(self, x):
             return tf.tanh(tf.matmul(tf.tanh(tf.matmul(x, self.kernel)), self.kernel, transpose_b=True))
@@ -169,8 +169,8 @@ def own_weights_used_twice():
 def low_rank_adapter():
     class Adapter(L.Layer):
         def build(self, shape):
-            self.frozen = self.add_weight("frozen", (5, 4), trainable=False)
-            self.down, self.up = self.add_weight("down", (5, 2)), self.add_weight("up", (2, 4))
+            self.frozen = self.add_weight(name="frozen", shape=(5, 4), trainable=False)
+            self.down, self.up = self.add_weight(name="down", shape=(5, 2)), self.add_weight(name="up", shape=(2, 4))
 
         def call(self, x):
             return tf.matmul(x, self.frozen) + tf.matmul(tf.matmul(x, self.down), self.up)
@@ -184,7 +184,8 @@ def weights_as_a_function():
 
     class WeightNorm(L.Layer):
         def build(self, shape):
-            self.v, self.g = self.add_weight("v", (5, 4)), self.add_weight("g", (4,), initializer="ones")
+            self.v = self.add_weight(name="v", shape=(5, 4))
+            self.g = self.add_weight(name="g", shape=(4,), initializer="ones")
 
         def call(self, x):
             return tf.matmul(x, self.g * tf.math.l2_normalize(self.v, axis=0))
