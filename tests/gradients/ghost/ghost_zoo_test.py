@@ -1,5 +1,7 @@
 """Handles against every example's own gradient, over the zoo of models."""
 
+import os
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -37,7 +39,11 @@ def _some(names):
 @pytest.mark.parametrize("name", sorted(ZOO))
 def test_every_variable_is_recognised_and_exact(name, rng):
     case = make(name, rng)
-    for size in (7, 2, 1, 0):
+    # With oneDNN, TensorFlow 2.15's convolution of an empty batch has a wrong shape.
+    spoilt = (
+        os.environ["TF_ENABLE_ONEDNN_OPTS"] != "0" and tf.__version__.startswith("2.15") and len(case.spec.shape) > 2
+    )
+    for size in (7, 2, 1) if spoilt else (7, 2, 1, 0):
         case.check(batch(case, size, rng))
 
 
