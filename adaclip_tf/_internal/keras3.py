@@ -134,6 +134,23 @@ def last_learning_rate(optimizer: Any) -> Any:
     return native(optimizer.learning_rate)
 
 
+_look_at_first_batch = keras.Model._maybe_symbolic_build
+
+
+def _look_at_one_part(model: Any, iterator: Any = None, data_batch: Any = None) -> None:
+    """What Keras's `fit` does under a strategy to see shapes, with one replica's part of the first batch.
+
+    Keras averages the parts of all replicas, which fails where these are of different sizes, as those of Poisson
+    batches are, and where some are in other processes. It wants to know their shape only.
+    """
+    if iterator is not None and model._distribute_strategy is not None:
+        parts = model.distribute_strategy.experimental_local_results
+        for _, _, batches in iterator:
+            data_batch, iterator = keras.tree.map_structure(lambda part: parts(part)[0], next(batches)), None
+            break
+    _look_at_first_batch(model, iterator=iterator, data_batch=data_batch)
+
+
 _Optimizer, _LossScale = keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer
 
 
@@ -164,6 +181,8 @@ class OptimizerBase(_InName):
             learning_rate = float(learning_rate)
         arguments = {key: value for key, value in arguments.items() if key != "jit_compile"}
         super().__init__(learning_rate, name=name, **arguments)
+        if self.strategy.num_replicas_in_sync > 1:
+            keras.Model._maybe_symbolic_build = _look_at_one_part
 
     @property
     def strategy(self) -> tf.distribute.Strategy:

@@ -6,8 +6,11 @@ import json
 import numpy as np
 import pytest
 
+from tests import generations
 from tests.optimizers import distribution_checks as checks
 from tests.optimizers import distribution_runs
+
+pytestmark = generations.keras2_only  # `fit` of Keras 3.15 fails under this strategy, see docs/distribution.md
 
 _VARIANTS = ("train", "train:path=jacobian,parts=2", "train:model=embedding", "train:parts=2,expected_batch_size=14")
 

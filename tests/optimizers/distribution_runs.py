@@ -27,9 +27,7 @@ from adaclip_tf.data import sampling
 from examples import launch
 from tests import models
 
-# Batches of 7 do not divide by 2, 3 or 4, and the last one has two examples; but Keras 3's `fit` under a strategy needs
-# a first batch that does.
-FIRST, BATCH, EXAMPLES = 12, 7, 12 + 63 + 2
+BATCH, EXAMPLES = 7, 70 + 2  # does not divide by 2, 3 or 4; the last batch has two examples
 NOISE_SHAPE, NOISE_MULTIPLIER, NOISE_CLIP = (60, 50), 1.3, 0.7
 
 
@@ -67,9 +65,8 @@ def _local(variable):
     return [v.numpy() for v in (strategy.experimental_local_results(variable) if strategy else [variable])]
 
 
-def batches():
-    examples = tf.data.Dataset.from_tensor_slices(models.data(EXAMPLES))
-    return examples.take(FIRST).batch(FIRST).concatenate(examples.skip(FIRST).batch(BATCH))
+def batches(size=BATCH):
+    return tf.data.Dataset.from_tensor_slices(models.data(EXAMPLES)).batch(size)
 
 
 def dense_model():
@@ -123,7 +120,7 @@ def train(
         )
         net.compile(optimizer, models.per_example_loss(), steps_per_execution=steps_per_execution)
     optimizer.build(net.trainable_variables)  # a step that makes variables is traced twice, on each replica
-    dataset = batches() if batch == BATCH else tf.data.Dataset.from_tensor_slices(models.data(72)).batch(batch)
+    dataset = batches(batch)
     digests = Digests()
     net.fit(dataset, epochs=epochs, verbose=0, callbacks=[digests])
     metrics = {**optimizer.private_metrics(), **optimizer.nonprivate_metrics()}
