@@ -60,14 +60,19 @@ def has_keras_train_step(model: Any) -> bool:
     return getattr(type(model), "train_step", None) is keras.Model.train_step
 
 
+def _is_of_keras(variable: Any) -> bool:
+    """Whether it is one of Keras's own variables; what `keras.Variable` is has changed."""
+    return hasattr(variable, "_value") and hasattr(variable, "path")
+
+
 def native(variable: Any) -> Any:
     """The TensorFlow variable in one of Keras. `value` would cast it under a policy of mixed precision."""
-    return variable._value if isinstance(variable, keras.Variable) else variable
+    return variable._value if _is_of_keras(variable) else variable
 
 
 def path_of(variable: Any) -> str:
     """The variable's name with those of the layers around it."""
-    return variable.path if isinstance(variable, keras.Variable) else variable.name.split(":")[0]
+    return variable.path if _is_of_keras(variable) else variable.name.split(":")[0]
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -134,7 +139,7 @@ def last_learning_rate(optimizer: Any) -> Any:
     return native(optimizer.learning_rate)
 
 
-_look_at_first_batch = keras.Model._maybe_symbolic_build
+_look_at_first_batch = getattr(keras.Model, "_maybe_symbolic_build", None)  # not in the first ones
 
 
 def _look_at_one_part(model: Any, iterator: Any = None, data_batch: Any = None) -> None:
@@ -148,7 +153,7 @@ def _look_at_one_part(model: Any, iterator: Any = None, data_batch: Any = None) 
         for _, _, batches in iterator:
             data_batch, iterator = keras.tree.map_structure(lambda part: parts(part)[0], next(batches)), None
             break
-    _look_at_first_batch(model, iterator=iterator, data_batch=data_batch)
+    _look_at_first_batch(model, iterator=iterator, data_batch=data_batch)  # type: ignore[misc]
 
 
 _Optimizer, _LossScale = keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer
@@ -175,13 +180,13 @@ class OptimizerBase(_InName):
     ARGUMENTS = ("weight_decay", "use_ema", "ema_momentum", "ema_overwrite_frequency", "jit_compile")
 
     def __init__(self, learning_rate: Any, name: str, arguments: dict[str, Any]):
-        if isinstance(learning_rate, (tf.Variable, tf.Tensor, keras.Variable)):
+        if isinstance(learning_rate, (tf.Variable, tf.Tensor)) or _is_of_keras(learning_rate):
             learning_rate = float(learning_rate.numpy())
         elif not callable(learning_rate):
             learning_rate = float(learning_rate)
         arguments = {key: value for key, value in arguments.items() if key != "jit_compile"}
         super().__init__(learning_rate, name=name, **arguments)
-        if self.strategy.num_replicas_in_sync > 1:
+        if self.strategy.num_replicas_in_sync > 1 and _look_at_first_batch:
             keras.Model._maybe_symbolic_build = _look_at_one_part
 
     @property
