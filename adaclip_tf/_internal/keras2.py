@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
+
+from adaclip_tf._internal.keras_both import FitCall, decay_on_all_replicas
 
 # Keras's adapters for data that it cuts into batches itself.
 _ARRAY_ADAPTERS = {"TensorLikeDataAdapter", "CompositeTensorDataAdapter", "ListsOfScalarsDataAdapter"}
@@ -18,11 +20,6 @@ _ARRAY_ADAPTERS = {"TensorLikeDataAdapter", "CompositeTensorDataAdapter", "Lists
 saving = tf.keras.saving
 BatchNormalization = tf.keras.layers.BatchNormalization.__mro__[1]  # also SyncBatchNormalization
 Preprocessing = tf.keras.layers.experimental.preprocessing.PreprocessingLayer
-
-
-def layers_of(model: Any) -> list[Any]:
-    """All layers, those nested in layers too. `_flatten_layers` sees lists and dicts of layers; `layers` does not."""
-    return list(model._flatten_layers(include_self=False))
 
 
 def modules_in(layer: Any) -> list[Any]:
@@ -57,20 +54,6 @@ def path_of(variable: Any) -> str:
 
 # ---------------------------------------------------------------------------------------------------
 # A running `fit`.
-
-
-class FitCall(NamedTuple):
-    """What a running `fit` was given.
-
-    Attributes:
-      x: its argument.
-      cut: whether Keras cuts `x` into batches; otherwise it comes in batches.
-      batch_size: of the batches that are cut.
-    """
-
-    x: Any
-    cut: bool = False
-    batch_size: int | None = None
 
 
 def running_fit(model: Any) -> FitCall | None:
@@ -177,13 +160,7 @@ class OptimizerBase(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.Loss
         if self.weight_decay is None or not tf.distribute.in_cross_replica_context():
             super()._apply_weight_decay(variables)
             return
-
-        def shrink(variable: Any) -> None:
-            rate, decay = (tf.cast(value, variable.dtype) for value in (self.learning_rate, self.weight_decay))
-            variable.assign_sub(variable * decay * rate)
-
-        for variable in filter(self._use_weight_decay, variables):
-            self._distribution_strategy.extended.update(variable, shrink, group=False)
+        decay_on_all_replicas(self, filter(self._use_weight_decay, variables))
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
@@ -200,17 +177,3 @@ class OptimizerBase(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.Loss
     def get_unscaled_gradients(self, grads: Any) -> Any:
         """The gradients themselves."""
         return grads
-
-
-# ---------------------------------------------------------------------------------------------------
-# Processes.
-
-
-def is_chief(model: Any) -> bool:
-    """Whether this process writes files: of several workers only one does."""
-    return bool(model.distribute_strategy.extended.should_checkpoint)
-
-
-def has_several_workers(model: Any) -> bool:
-    """Whether the training is one of several processes."""
-    return bool(model.distribute_strategy.extended._in_multi_worker_mode())

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import sys
 import types
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from adaclip_tf._internal import versions
+from adaclip_tf._internal.keras_both import FitCall, decay_on_all_replicas
 
 if keras.config.backend() != "tensorflow":  # by a configuration file: `versions` has looked at the environment
     raise ImportError(versions.other_backend(keras.config.backend()))
@@ -28,11 +29,6 @@ BatchNormalization = keras.layers.BatchNormalization
 Preprocessing = tuple(
     kind for kind in vars(keras.layers).values() if isinstance(kind, type) and callable(getattr(kind, "adapt", None))
 )
-
-
-def layers_of(model: Any) -> list[Any]:
-    """All layers, those nested in layers too. `_flatten_layers` sees lists and dicts of layers; `layers` does not."""
-    return list(model._flatten_layers(include_self=False))
 
 
 def modules_in(layer: Any) -> list[Any]:
@@ -77,20 +73,6 @@ def path_of(variable: Any) -> str:
 
 # ---------------------------------------------------------------------------------------------------
 # A running `fit`.
-
-
-class FitCall(NamedTuple):
-    """What a running `fit` was given.
-
-    Attributes:
-      x: its argument.
-      cut: whether Keras cuts `x` into batches; otherwise it comes in batches.
-      batch_size: of the batches that are cut.
-    """
-
-    x: Any
-    cut: bool = False
-    batch_size: int | None = None
 
 
 def running_fit(model: Any) -> FitCall | None:
@@ -244,28 +226,8 @@ class OptimizerBase(_InName):
         if self.weight_decay is None or not tf.distribute.in_cross_replica_context():
             super()._apply_weight_decay(variables)
             return
-
-        def shrink(variable: Any) -> None:
-            rate, decay = (tf.cast(value, variable.dtype) for value in (self.learning_rate, self.weight_decay))
-            variable.assign_sub(variable * decay * rate)
-
-        for variable in filter(self._use_weight_decay, variables):
-            self._distribution_strategy.extended.update(native(variable), shrink, group=False)
+        decay_on_all_replicas(self, map(native, filter(self._use_weight_decay, variables)))
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         return {argument: config[argument] for argument in ("name", "learning_rate", *self.ARGUMENTS[:-1])}
-
-
-# ---------------------------------------------------------------------------------------------------
-# Processes.
-
-
-def is_chief(model: Any) -> bool:
-    """Whether this process writes files: of several workers only one does."""
-    return bool(model.distribute_strategy.extended.should_checkpoint)
-
-
-def has_several_workers(model: Any) -> bool:
-    """Whether the training is one of several processes."""
-    return bool(model.distribute_strategy.extended._in_multi_worker_mode())

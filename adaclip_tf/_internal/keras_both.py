@@ -1,0 +1,48 @@
+"""What both generations of Keras answer alike. `keras2` and `keras3` have the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+
+class FitCall(NamedTuple):
+    """What a running `fit` was given.
+
+    Attributes:
+      x: its argument.
+      cut: whether Keras cuts `x` into batches; otherwise it comes in batches.
+      batch_size: of the batches that are cut.
+    """
+
+    x: Any
+    cut: bool = False
+    batch_size: int | None = None
+
+
+def layers_of(model: Any) -> list[Any]:
+    """All layers, those nested in layers too. `_flatten_layers` sees lists and dicts of layers; `layers` does not."""
+    return list(model._flatten_layers(include_self=False))
+
+
+def decay_on_all_replicas(optimizer: Any, variables: Iterable[tf.Variable]) -> None:
+    """Weight decay in cross-replica context, which Keras's own expects to be called outside of."""
+
+    def shrink(variable: Any) -> None:
+        rate, decay = (tf.cast(value, variable.dtype) for value in (optimizer.learning_rate, optimizer.weight_decay))
+        variable.assign_sub(variable * decay * rate)
+
+    for variable in variables:
+        optimizer.strategy.extended.update(variable, shrink, group=False)
+
+
+def is_chief(model: Any) -> bool:
+    """Whether this process writes files: of several workers only one does."""
+    return bool(model.distribute_strategy.extended.should_checkpoint)
+
+
+def has_several_workers(model: Any) -> bool:
+    """Whether the training is one of several processes."""
+    return bool(model.distribute_strategy.extended._in_multi_worker_mode())
