@@ -35,7 +35,65 @@ def _in_a_loop(x):
     return tf.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, tf.reduce_sum(ones)), (0, 0.0))[1]
 
 
+def _one(x):
+    """A one for each example, as data."""
+    return tf.ones_like(x[:, :1])
+
+
+def _table_as_long(x):
+    """What stands at place 7 hangs on how many zeros are before it."""
+    table = tf.concat([tf.zeros([_n(x)]), tf.ones([64])], 0)
+    return 2.0 * tf.gather(table, tf.zeros_like(x[:, 0], tf.int32) + 7)[:, tf.newaxis] - 1.0
+
+
+def _kernel_as_long(x):
+    image = tf.tile(_one(x)[:, :, tf.newaxis, tf.newaxis], [1, 64, 1, 1])
+    return tf.nn.conv2d(image, tf.ones([_n(x), 1, 1, 1]), 1, "VALID")[:, 0, 0, :]
+
+
+def _transposed_as_long(x):
+    """An output shape that the stride leaves open."""
+    shape = tf.stack([_n(x), _n(x), 1, 1])
+    image = _one(x)[:, :, tf.newaxis, tf.newaxis]
+    return tf.reduce_sum(tf.nn.conv2d_transpose(image, tf.ones([64, 1, 1, 1]), shape, [1, 64, 1, 1], "SAME"), [1, 2])
+
+
+def _bins(x):
+    bins = tf.raw_ops.DenseBincount(input=tf.zeros_like(x, tf.int32), size=_n(x), weights=tf.zeros([0]))
+    return tf.reduce_sum(tf.ones_like(bins), 1, keepdims=True)
+
+
+def _put_back(x):
+    put = tf.raw_ops.StridedSliceGrad(
+        shape=tf.stack([_n(x), _n(x)]), begin=[0, 0], end=[0, 1], strides=[1, 1], dy=_one(x), begin_mask=1, end_mask=1
+    )
+    return tf.reduce_sum(tf.ones_like(put), 1, keepdims=True)
+
+
+def _empty_element(x):
+    shape = tf.reshape(_n(x), [1])
+    handle = tf.raw_ops.TensorListReserve(element_shape=shape, num_elements=1, element_dtype=tf.float32)
+    zeros = tf.raw_ops.TensorListGetItem(input_handle=handle, index=0, element_shape=shape, element_dtype=tf.float32)
+    return tf.reduce_sum(tf.ones_like(zeros))
+
+
+# An axis other than the examples' that is as long as there are examples.
+_AXES = {
+    "count_by_a_place_in_a_table": lambda x: x * _table_as_long(x),
+    "count_by_a_kernel": lambda x: x * _many(_kernel_as_long(x)),
+    "count_by_an_outer_product": lambda x: (
+        x * _many(tf.reduce_sum(tf.matmul(_one(x), tf.ones([1, _n(x)])), 1)[:, None])
+    ),
+    "count_by_einsum": lambda x: (
+        x * _many(tf.reduce_sum(tf.einsum("bi,ij->bj", _one(x), tf.ones([1, _n(x)])), 1, keepdims=True))
+    ),
+    "count_by_an_output_shape": lambda x: x * _many(_transposed_as_long(x)),
+    "count_of_bins": lambda x: x * _many(_bins(x)),
+    "count_of_what_is_put_back": lambda x: x * _many(_put_back(x)),
+    "count_of_an_empty_element": lambda x: x * _many(_empty_element(x)),
+}
 _COUNTS = {
+    **{name: (function, ()) for name, function in _AXES.items()},
     "count_of_ones": (lambda x: x * _many(tf.reduce_sum(tf.ones([_n(x)]))), ("graph", "loop")),
     "count_of_ones_in_a_function": (lambda x: x * tf.function(lambda v: _many(tf.reduce_sum(v)))(tf.ones([_n(x)])), ()),
     "count_of_ones_in_a_loop": (lambda x: x * _many(_in_a_loop(x)), ()),

@@ -21,6 +21,30 @@ MISTAKES = (
         (f"{_UNKNOWN}[one op that nobody knows-True]",),
     ),
     Mutation(
+        "other axes may be as long as there are examples",
+        "gradients/proof/walk.py",
+        "if counted and tensor.ref() not in self._settled:",
+        "if False:",
+        tuple(
+            f"{_COUNTED}::test_what_may_tell_the_number_of_examples_is_run_one_by_one[{name}]"
+            for name in ("an outer product as long", "a kernel as long", "as many bins")
+        ),
+    ),
+    Mutation(
+        "an output shape may depend on how many examples there are",
+        "gradients/proof/shapes.py",
+        "elementwise.not_counted(None if symbols is None else list(symbols.ravel()), axis)",
+        "pass",
+        (f"{_COUNTED}::test_what_may_tell_the_number_of_examples_is_run_one_by_one[an output shape as long]",),
+    ),
+    Mutation(
+        "zeros of a list are no longer than they should be",
+        "gradients/proof/calls.py",
+        "return Public(counted=not op.outputs[0].shape.is_fully_defined())",
+        "return Public()",
+        (f"{_COUNTED}::test_what_tells_the_number_of_examples_is_refused[an element that was never put in]",),
+    ),
+    Mutation(
         "the number of examples may be a value",
         "gradients/proof/walk.py",
         "            if isinstance(label, Sizes):\n                raise",

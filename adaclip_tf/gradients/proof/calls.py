@@ -192,7 +192,7 @@ def _element(label: Any) -> Any:
 
 @entry("TensorListFromTensor", sizes=[1])
 def _from_tensor(walk: Walk, op: tf.Operation, labels: Any) -> Any:
-    del walk, op
+    walk.settle(op.inputs[1])  # what the shape of an element must be; it does not make it so
     return Listed(_element(labels[0]))
 
 
@@ -204,7 +204,12 @@ def _get_item(walk: Walk, op: tf.Operation, labels: Any) -> Any:
     del walk
     if not isinstance(labels[0], Listed) or not isinstance(labels[1], Public):
         raise Unproven("takes an element that data chooses")
-    return Public() if labels[0].element is None else labels[0].element
+    return _nothing(op) if labels[0].element is None else labels[0].element
+
+
+def _nothing(op: tf.Operation) -> Public:
+    """What a list gives that nothing was put in: zeros, of a shape that may depend on the number of examples."""
+    return Public(counted=not op.outputs[0].shape.is_fully_defined())
 
 
 @entry("TensorListSetItem", sizes=[])
@@ -236,7 +241,7 @@ def _stack(walk: Walk, op: tf.Operation, labels: Any) -> Any:
         return dataclasses.replace(element, axis=element.axis + 1)
     if isinstance(element, Public) and element.uniform is not None:
         return dataclasses.replace(element, uniform=frozenset(axis + 1 for axis in element.uniform))
-    return element or Public()
+    return element or _nothing(op)
 
 
 @entry("TensorListLength")

@@ -14,7 +14,7 @@ import tensorflow as tf
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import elementwise
 from adaclip_tf.gradients.proof.labels import Label, Public, Rows, Summed, Unproven, rank
-from adaclip_tf.gradients.proof.shapes import only_first, single_block
+from adaclip_tf.gradients.proof.shapes import fixed_sizes, only_first, single_block
 from adaclip_tf.gradients.proof.symbols import Count
 from adaclip_tf.gradients.proof.walk import SIZE_ARGUMENTS, Labels, Walk, describe, entry
 
@@ -80,7 +80,6 @@ _LAST = {
     "LogSoftmax": 1,
     "TopKV2": 1,
     "TopK": 1,
-    "InTopKV2": 1,
     "FFT": 1,
     "IFFT": 1,
     "RFFT": 1,
@@ -106,15 +105,15 @@ def _last_axes(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     return label
 
 
-@entry("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits")
+@entry("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits", "InTopKV2")
 def _cross_entropy(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    """Rows of logits [rows, classes], with labels [rows, classes] or [rows]."""
+    """Rows of logits [rows, classes], with labels [rows, classes] or [rows]; InTopKV2's last input is a number."""
     rows = [label for label in labels if isinstance(label, Rows)]
     label = elementwise.joined(rows, [label.axis for label in rows])
     if label.axis != 0:
         raise Unproven("works across the examples of the batch", mixing=True)
     for tensor, own in zip(op.inputs, labels):
-        if isinstance(own, Public):
+        if isinstance(own, Public) and rank(tensor):
             elementwise.meets(walk, tensor, own, 0)
     return label
 
@@ -192,12 +191,16 @@ def _images(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     others = [own for index, own in enumerate(labels) if index not in _IMAGES[op.type]]
     if any(isinstance(own, Rows) for own in others):
         raise Unproven("has a kernel, or a size, that depends on data")
+    for index in SIZE_ARGUMENTS.get(op.type, ()):
+        fixed_sizes(walk, op.inputs[index], labels[index], 0)
     return label
 
 
 @entry("Conv2DBackpropFilter", "DepthwiseConv2dNativeBackpropFilter", "Conv3DBackpropFilterV2", sizes=[1])
 def _kernel_gradient(walk: Walk, op: tf.Operation, labels: Labels) -> Summed:
-    return summed(op, _first_axis(walk, op, labels, (0, 2)))
+    label = _first_axis(walk, op, labels, (0, 2))
+    fixed_sizes(walk, op.inputs[1], labels[1], -1)
+    return summed(op, label)
 
 
 def _first_axis(walk: Walk, op: tf.Operation, labels: Labels, images: tuple[int, ...]) -> Rows:

@@ -35,6 +35,7 @@ def meets(walk: Walk, tensor: tf.Tensor, label: Any, axis: int) -> None:
     """
     if label.counted:
         not_counted(walk.sizes.extents(tensor), axis)
+        walk.settle(tensor)
     if axis < 0 or tensor.shape[axis] == 1 or is_uniform(tensor, label, axis):
         return
     array = sources.closed_over(walk, tensor)

@@ -120,6 +120,8 @@ def _strided_slice_grad(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     taken = StridedSlice(op, begin, end, strides, op.outputs[0].shape)
     for axis, result in taken.output.items():
         if result == label.axis and taken.whole[axis]:
+            for position in (0, 1, 2):
+                fixed_sizes(walk, op.inputs[position], labels[position], axis)
             return dataclasses.replace(label, axis=axis)
     raise Unproven("puts examples back into some places of a batch")
 

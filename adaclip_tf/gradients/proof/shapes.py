@@ -38,6 +38,7 @@ def _reshape(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     label = only_first(labels)
     before = walk.sizes.extents(graph.with_ones(op.inputs[0]))
     after = _new_shape(walk, op)
+    walk.settle(op.inputs[1])  # no entry is lost or won, so the axes are looked at below, one and all
     if label.outer != 1:
         return _same_rows(label, before, after)
     front, unknown = known_product(before[: label.axis])
@@ -92,6 +93,7 @@ def _same_rows(label: Rows, before: list[Any], after: list[Any]) -> Rows:
 def _same_front(label: Rows, before: list[Any], after: list[Any]) -> Rows:
     """A number of entries in front that is not known: nothing but the axes behind the examples may change."""
     front = after[: label.axis]
+    elementwise.not_counted(after, label.axis)
     if before[: label.axis] == front and None not in front and before[label.axis] == after[label.axis]:
         return label
     raise Unproven("has a shape that is only known in the run")
@@ -141,6 +143,7 @@ def fixed_sizes(walk: Walk, sizes: tf.Tensor, label: Any, axis: int) -> None:
     if isinstance(label, Sizes):
         symbols = walk.sizes.symbols(sizes)
         elementwise.not_counted(None if symbols is None else list(symbols.ravel()), axis)
+        walk.settle(sizes)
 
 
 @entry("SpaceToBatchND", "BatchToSpaceND")

@@ -4,6 +4,10 @@ Each op type that is known to keep examples apart has an entry in a table (`entr
 of its inputs and returns the label of its outputs, or raises `Unproven`. It may rely on this: no input is `Lost`, at
 least one is `Rows`, and none is `Summed` or `Sizes` unless the entry says that it takes them. It must establish that
 part k of an output depends on parts k of the `Rows` inputs only. What is not in the table proves nothing: `Lost`.
+
+Nor may an axis of an output be as long as there are examples, but the one that holds them: whoever adds up along it
+learns N. An input that could make it so, a size that depends on N or a public array that is as long as the batch, must
+be settled by the entry (`Walk.settle`); what an entry leaves unsettled proves nothing either.
 """
 
 from __future__ import annotations
@@ -83,6 +87,7 @@ class Walk:
         self.sizes = Evaluator(self.label, lambda tensor: self.symbols.get(tensor.ref()))
         self.sources = sources.Sources(self) if inputs is None else None
         self._seen = 0
+        self._settled: set[Any] = set()
         self._parents: dict[int, Walk] = {}
 
     def label(self, tensor: tf.Tensor) -> Any:
@@ -188,7 +193,20 @@ class Walk:
                 raise Unproven(f"brings examples together: {label.reason}", mixing=True)
             if isinstance(label, Sizes):
                 raise Unproven("depends on how many examples the batch has", mixing=True)
-        return self._entry(op, labels)
+        before, self._settled = self._settled, set()
+        try:
+            result = self._entry(op, labels)
+            for tensor, label in zip(op.inputs, labels):
+                counted = isinstance(label, Sizes) or (isinstance(label, Public) and label.counted)
+                if counted and tensor.ref() not in self._settled:
+                    raise Unproven(f"may make something as long as there are examples, by {tensor.op.name!r}")
+        finally:
+            self._settled = before
+        return result
+
+    def settle(self, tensor: tf.Tensor) -> None:
+        """Says that an input lets no axis of the result but that of the examples depend on their number."""
+        self._settled.add(tensor.ref())
 
     def _entry(self, op: tf.Operation, labels: list[Any]) -> Any:
         if op.type not in TABLE:
@@ -220,11 +238,17 @@ class Walk:
         return dataclasses.replace(label, exact=False) if isinstance(label, Summed) else label
 
     def _size_label(self, tensor: tf.Tensor) -> Label:
-        if tensor.op.type in ("BroadcastGradientArgs", "VariableShape"):
-            return Public()  # for the axes of sums, which look at the shapes themselves
+        if tensor.op.type == "VariableShape":
+            return Public()
+        if tensor.op.type == "BroadcastGradientArgs" and all(_sums_along(op, tensor) for op in tensor.consumers()):
+            return Public()  # sums look at the shapes themselves
         if depends_on_count(self.sizes.symbols(tensor)):
             return Sizes()
         return EVERYWHERE if tensor.shape.rank == 0 else Public()
+
+
+def _sums_along(op: tf.Operation, axes: tf.Tensor) -> bool:
+    return op.type == "Sum" and op.inputs[1] is axes and op.inputs[0] is not axes
 
 
 # Keeps a sum over examples such a sum.

@@ -31,11 +31,49 @@ def _fresh_seed(n):
     return tf.random.stateless_normal([n, 3], tf.random.uniform([2], maxval=1000, dtype=tf.int32))
 
 
+def _never_put_in(shape):
+    handle = RAW.TensorListReserve(element_shape=shape, num_elements=1, element_dtype=tf.float32)
+    zeros = RAW.TensorListGetItem(input_handle=handle, index=0, element_shape=shape, element_dtype=tf.float32)
+    return tf.reduce_sum(tf.ones_like(zeros))
+
+
 def _length(handle):
     return tf.cast(RAW.TensorListLength(input_handle=handle), tf.float32)
 
 
+def _ones(x):
+    """A one for each example, [n, 1, 1, 1]."""
+    return tf.ones_like(x[:, :1, tf.newaxis, tf.newaxis])
+
+
+def _transposed(x, *shape):
+    image = tf.nn.conv2d_transpose(_ones(x), tf.ones([9, 1, 1, 1]), tf.stack(shape), [1, 9, 1, 1], "SAME")
+    return tf.reduce_sum(image, [1, 2])
+
+
+def _bins(x, size):
+    bins = RAW.DenseBincount(input=tf.cast(x, tf.int32), size=size, weights=tf.zeros([0]))
+    return tf.reduce_sum(tf.ones_like(bins), 1, keepdims=True)
+
+
+def _put_back(x, *shape):
+    whole = {"begin": [0, 0], "end": [0, 1], "strides": [1, 1], "begin_mask": 1, "end_mask": 1}
+    put = RAW.StridedSliceGrad(shape=tf.stack(shape), dy=x[:, :1], **whole)
+    return tf.reduce_sum(tf.ones_like(put), 1, keepdims=True)
+
+
+def _kernel_as_long(x, n):
+    return tf.nn.conv2d(tf.tile(_ones(x), [1, 9, 1, 1]), tf.ones([n, 1, 1, 1]), 1, "VALID")[:, 0, 0, :]
+
+
+def _place_in_a_table(x, n):
+    return tf.gather(tf.concat([tf.zeros([n]), tf.ones([64])], 0), tf.cast(x, tf.int32))
+
+
 PROVEN = {
+    "an output shape": lambda x, n: x * _transposed(x, n, 7, 1, 1),
+    "bins": lambda x, n: x * _bins(x, 5),
+    "a shape to put into": lambda x, n: x * _put_back(x, n, 5),
     "noise": lambda x, n: x + 0.1 * _noise(n, 3),
     "noise of a generator": lambda x, n: x + GENERATOR.normal([n, 3]),
     "noise of a drawn seed": lambda x, n: x + _fresh_seed(n),
@@ -52,6 +90,13 @@ PROVEN = {
     "a fixed seed, for all alike": lambda x, n: x + tf.random.stateless_normal([3], [1, 2]),
 }
 NOT_PROVEN = {
+    "an output shape as long": lambda x, n: x * _transposed(x, n, n, 1, 1),
+    "as many bins": lambda x, n: x * _bins(x, n),
+    "put into as many places": lambda x, n: x * _put_back(x, n, n),
+    "a kernel as long": lambda x, n: x * _kernel_as_long(x, n),
+    "a place in a table": lambda x, n: x * _place_in_a_table(x, n),
+    "an outer product as long": lambda x, n: x * tf.reduce_sum(x[:, :1] @ tf.ones([1, n]), 1, keepdims=True),
+    "einsum as long": lambda x, n: x * tf.reduce_sum(tf.einsum("bi,ij->bj", x[:, :1], tf.ones([1, n])), 1)[:, None],
     "noise in reverse": lambda x, n: x * tf.reverse(_noise(n, 3), [0]),
     "rolled noise": lambda x, n: x * tf.roll(_noise(n, 3), 1, axis=0),
     "the first draw": lambda x, n: x * _noise(n, 3)[:1],
@@ -76,6 +121,10 @@ NOT_PROVEN = {
     "sorted": lambda x, n: x * tf.cast(tf.size(tf.where(tf.ones([n]))), tf.float32),
 }
 REFUSED = {
+    "which axes were stretched": lambda x, n: (
+        x * tf.cast(tf.size(RAW.BroadcastGradientArgs(s0=tf.shape(x), s1=[8, 3])[0]), tf.float32)
+    ),
+    "an element that was never put in": lambda x, n: x * _never_put_in(tf.reshape(n, [1])),
     "ones that are summed": lambda x, n: x * tf.reduce_sum(tf.ones([n])),
     "ones that are multiplied": lambda x, n: x * (tf.ones([1, n]) @ tf.ones([n, 1])),
     "ones in a function": lambda x, n: x * tf.function(tf.reduce_sum)(tf.ones([n])),
