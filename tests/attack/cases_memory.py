@@ -57,6 +57,11 @@ def _write_in_loop(self, x):
 _remember("assign", lambda self, x: self.kept.assign(tf.tile(x[:1], [4, 1])), fast=("graph",))
 _remember("assign_add", lambda self, x: self.kept.assign_add(tf.tile(x[:1], [4, 1])), fast=("graph",))
 _remember("assign_sub", lambda self, x: self.kept.assign_sub(tf.tile(x[:1], [4, 1])))
+_remember(
+    "how_many",
+    lambda self, x: self.kept.assign_add(tf.fill([4, 4], tf.cast(tf.shape(x)[0], tf.float32))),
+    size_only=True,
+)
 _remember("never_read", lambda self, x: self.kept.assign(tf.tile(x[:1], [4, 1])), lambda self: 0.0)
 _remember("moving_average", _average)
 _remember("scatter_nd_update", lambda self, x: self.kept.scatter_nd_update([[0]], x[:1]), fast=("graph",))

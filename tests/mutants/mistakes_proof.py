@@ -164,6 +164,13 @@ MISTAKES = (
         (f"{_REFUSED}[hidden in a function-False]", f"{_MEMORY}[in a function-True]"),
     ),
     Mutation(
+        "a step may keep the number of examples",
+        "gradients/proof/memory.py",
+        "if handles and not all(isinstance(label, Public) and not label.counted for label in labels):",
+        'if handles and not all(type(label).__name__ in ("Public", "Sizes") for label in labels):',
+        (f"{_MEMORY}[how many-True]",),
+    ),
+    Mutation(
         "several rows per example pass as examples",
         "gradients/proof/verdict.py",
         "        if label.rows not in (None, 1) or label.outer != 1:\n",

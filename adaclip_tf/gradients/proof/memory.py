@@ -2,7 +2,7 @@
 
 Nothing of a batch may stay behind but what was noised: what an example leaves in a variable is in the saved model, and
 reaches the gradients of all batches to come. So every op that hands something computed from the data to a resource is
-refused, whatever its name. Exempt are
+refused, whatever its name; the number of examples too, which is private under Poisson sampling. Exempt are
 
  - the state of Keras metrics, as long as the loss does not read it. It is not part of the model's weights, but it IS in
    saved files: `adaclip_tf.release` leaves it out;
@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from adaclip_tf._internal import keras
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.proof.labels import EVERYWHERE, Public, Sizes
+from adaclip_tf.gradients.proof.labels import EVERYWHERE, Public
 
 if TYPE_CHECKING:
     from adaclip_tf.gradients.proof.walk import Walk
@@ -76,7 +76,7 @@ class Memory:
         if not graph.may_write(op):
             return
         handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
-        if handles and not all(isinstance(label, (Public, Sizes)) for label in labels):
+        if handles and not all(isinstance(label, Public) and not label.counted for label in labels):
             self.writes.append(Write(op, root(walk, handles[0])))
 
 

@@ -277,6 +277,7 @@ def test_a_scalar_of_the_dataset_is_refused_and_a_scalar_argument_is_public():
 WRITES = {
     "assign": lambda bank, x: bank.assign(tf.reduce_sum(x, axis=0)),
     "assign_add": lambda bank, x: bank.assign_add(tf.reduce_sum(x, axis=0)),
+    "how many": lambda bank, x: bank.assign(tf.fill([3], tf.cast(tf.shape(x)[0], tf.float32))),
     "scatter": lambda bank, x: bank.scatter_nd_update([[0]], x[0, :1]),
     "slice": lambda bank, x: bank[1:2].assign(x[0, 1:2]),
     "in a function": lambda bank, x: tf.function(lambda v: bank.assign_add(v[0]))(x),
