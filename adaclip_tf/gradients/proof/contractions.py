@@ -21,7 +21,11 @@ from adaclip_tf.gradients.proof.walk import SIZE_ARGUMENTS, Labels, Walk, descri
 
 def summed(op: tf.Operation, *labels: Label) -> Summed:
     checks = frozenset().union(*(label.checks for label in labels if isinstance(label, Rows)))
-    return Summed(f"{describe(op)} reduces over the batch axis", checks)
+    exact = op.type not in _NO_SUMS  # a mean hangs on how many there are
+    return Summed(f"{describe(op)} reduces over the batch axis", checks, exact)
+
+
+_NO_SUMS = frozenset({"Mean", "Max", "Min", "Prod", "All", "Any", "EuclideanNorm", "ArgMax", "ArgMin"})
 
 
 def _reduced_axes(walk: Walk, op: tf.Operation) -> tuple[set[int], set[int]]:
