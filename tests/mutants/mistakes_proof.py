@@ -166,8 +166,8 @@ MISTAKES = (
     Mutation(
         "a step may keep the number of examples",
         "gradients/proof/memory.py",
-        "if handles and not all(isinstance(label, Public) and not label.counted for label in labels):",
-        'if handles and not all(type(label).__name__ in ("Public", "Sizes") for label in labels):',
+        "if handles and (walk.told or tells(labels)):",
+        "if handles and _decided(labels):",
         (f"{_MEMORY}[how many-True]",),
     ),
     Mutation(

@@ -26,6 +26,7 @@ from adaclip_tf.gradients.graph.ops import (
     BATCH_NORMS,
     BATCH_PRODUCTS,
     CALLS,
+    COLLECTIVE,
     DRAWS,
     DRAWS_FROM_A_KEY,
     DRAWS_OF_A_STATE,

@@ -68,6 +68,13 @@ CALLS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("Case", "StatelessCase"), ("branches",)),
     **dict.fromkeys(("While", "StatelessWhile"), ("body", "cond")),
 }
+# Join what several devices hold.
+COLLECTIVE = frozenset({
+    "CollectiveReduce", "CollectiveReduceV2", "CollectiveReduceV3", "CollectiveReduceScatterV2", "CollectiveGather",
+    "CollectiveGatherV2", "CollectiveAllToAllV2", "CollectiveAllToAllV3", "CollectiveBcastSend",
+    "CollectiveBcastSendV2", "NcclAllReduce", "NcclReduce", "NcclBroadcast", "CrossReplicaSum", "AllToAll",
+    "CollectivePermute", "XlaAllReduce", "XlaReduceScatter",
+})  # fmt: skip
 PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 OLD_LOOPS = frozenset({"Enter", "Merge", "NextIteration"})
 UNCHANGED = frozenset({"Identity", "Cast", "StopGradient", "EnsureShape"})  # hand their input on

@@ -21,10 +21,15 @@ _ROUNDS = 4  # after which a loop whose labels still change counts as not follow
 
 
 def _inside(
-    walk: Walk, body: tf.Graph, arguments: list[tf.Tensor], labels: list[Any], constant: set[int] | None = None
+    walk: Walk,
+    body: tf.Graph,
+    arguments: list[tf.Tensor],
+    labels: list[Any],
+    constant: set[int] | None = None,
+    told: bool = False,
 ) -> Walk:
     """The walk through a function that gets `arguments`; with `constant`, only those keep their value."""
-    inner = Walk(body, dict(zip((tensor.ref() for tensor in body.inputs), labels)), walk)
+    inner = Walk(body, dict(zip((tensor.ref() for tensor in body.inputs), labels)), walk, told)
     for index, (tensor, argument) in enumerate(zip(body.inputs, arguments)):
         if tensor.dtype == tf.resource:
             inner.handles[tensor.ref()] = memory.root(walk, argument)
@@ -40,11 +45,6 @@ def _inside(
 
 def _outputs(inner: Walk) -> list[Any]:
     return [inner.label(tensor) for tensor in inner.graph.outputs]
-
-
-def _depends(labels: list[Any]) -> bool:
-    """Whether there is something of the data, or how many examples there are, in what a function is given."""
-    return not all(isinstance(label, Public) and not label.counted for label in labels)
 
 
 def _call(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
@@ -72,15 +72,16 @@ def _unfollowed(op: tf.Operation, labels: list[Any], reason: str) -> Any:
     known = next((label for label in labels if isinstance(label, Lost) and label.mixing), None)
     if known is not None:
         return known
-    if not _depends(labels) and not graph.is_stateful(op):
+    if not memory.tells(labels) and not graph.is_stateful(op):
         return [EVERYWHERE if tensor.shape.rank == 0 else Public() for tensor in op.outputs]
     return Lost(f"{describe(op)} is not known to keep examples apart ({reason})")
 
 
 def _branches(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
-    condition = labels[0]
+    condition, told = labels[0], memory.tells(labels[:1])
     try:
-        results = [_outputs(_inside(walk, body, list(op.inputs)[1:], labels[1:])) for body in graph.bodies(op)]
+        arguments = list(op.inputs)[1:]
+        results = [_outputs(_inside(walk, body, arguments, labels[1:], told=told)) for body in graph.bodies(op)]
     except (Unproven, AttributeError, ValueError) as error:
         return _unfollowed(op, labels, str(error))
     if not isinstance(condition, Public):
@@ -118,11 +119,14 @@ def _loop(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
                 break
             current = joined
         else:
+            _inside(walk, body, arguments, current, constant, told=memory.tells(labels))
             return _unfollowed(op, labels, "a loop whose values keep changing their layout")
         goes_on = _outputs(_inside(walk, condition, arguments, current, constant))[0]
+        if memory.tells([goes_on]):  # then so does what a round writes, whatever it is
+            _inside(walk, body, arguments, current, constant, told=True)
     except (Unproven, AttributeError, ValueError) as error:
         return _unfollowed(op, labels, str(error))
-    if isinstance(goes_on, Public) or not _depends(labels):
+    if isinstance(goes_on, Public) or not memory.tells(labels):
         return current
     return Lost(f"{describe(op)} goes on for as long as data says")
 

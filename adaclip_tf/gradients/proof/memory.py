@@ -2,7 +2,9 @@
 
 Nothing of a batch may stay behind but what was noised: what an example leaves in a variable is in the saved model, and
 reaches the gradients of all batches to come. So every op that hands something computed from the data to a resource is
-refused, whatever its name; the number of examples too, which is private under Poisson sampling. Exempt are
+refused, whatever its name; how many examples there are is such a thing, too. So is an op that hands data to Python
+on the way to the loss, since Python may write anywhere. (Behind the optimizer's call it may: metrics in Python are
+computed there. What it does with the batch is for the program to answer for, as in a callback.) Exempt are
 
  - the state of Keras metrics, as long as the loss does not read it. It is not part of the model's weights, but it IS in
    saved files: `adaclip_tf.release` leaves it out;
@@ -23,7 +25,7 @@ import tensorflow as tf
 
 from adaclip_tf._internal import keras
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.proof.labels import EVERYWHERE, Public
+from adaclip_tf.gradients.proof.labels import EVERYWHERE, Public, Sizes
 
 if TYPE_CHECKING:
     from adaclip_tf.gradients.proof.walk import Walk
@@ -61,7 +63,7 @@ class Write(NamedTuple):
     """An op that hands data to a resource."""
 
     op: tf.Operation
-    handle: Any  # which resource, see `root`
+    handle: Any  # which resource, see `root`; None: Python
 
 
 class Memory:
@@ -70,14 +72,27 @@ class Memory:
     def __init__(self) -> None:
         self.writes: list[Write] = []
         self.metrics: set[Any] = set()  # handles of Keras metrics, as far as they were asked for
+        self.is_watching = False  # whether the loss is there already
 
     def visit(self, walk: Walk, op: tf.Operation, labels: list[Any]) -> None:
-        """Notes `op` if it writes data."""
-        if not graph.may_write(op):
-            return
-        handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
-        if handles and not all(isinstance(label, Public) and not label.counted for label in labels):
-            self.writes.append(Write(op, root(walk, handles[0])))
+        """Notes `op` if it writes data, or how many examples there are."""
+        if op.type in graph.PYTHON:
+            if not self.is_watching and tells(labels):
+                self.writes.append(Write(op, None))
+        elif graph.may_write(op) or (op.type in graph.RANDOM and _decided(labels)):
+            handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
+            if handles and (walk.told or tells(labels)):  # that something was written at all tells of who decided it
+                self.writes.append(Write(op, root(walk, handles[0])))
+
+
+def _decided(labels: list[Any]) -> bool:
+    """Whether data decides something; not how many numbers are drawn for them, which does not show in the numbers."""
+    return not all(isinstance(label, (Public, Sizes)) for label in labels)
+
+
+def tells(labels: list[Any]) -> bool:
+    """Whether there is something of the data, or how many examples there are, in tensors with these labels."""
+    return not all(isinstance(label, Public) and not label.counted for label in labels)
 
 
 def root(walk: Walk, tensor: tf.Tensor) -> Any:
@@ -96,6 +111,8 @@ def check(walk: Walk, read: set[Any]) -> None:
     found = walk.memory
     writes, found.writes = found.writes, []
     for write in writes:
+        if write.handle is None:
+            raise ValueError(_python_message(write))
         if write.handle not in found.metrics:
             if any(write.handle in handles.ids for handles in _exempt):
                 continue
@@ -111,6 +128,7 @@ def watch(walk: Walk, read: set[Any]) -> None:
 
     Nothing tells when a graph is complete. So each op is looked at when it is made, as Python makes it.
     """
+    walk.memory.is_watching = True
     create = walk.graph._create_op_internal
 
     def create_and_check(*arguments: Any, **options: Any) -> tf.Operation:
@@ -121,6 +139,14 @@ def watch(walk: Walk, read: set[Any]) -> None:
         return op
 
     walk.graph._create_op_internal = create_and_check
+
+
+def _python_message(write: Write) -> str:
+    return (
+        f"The op {write.op.name!r} ({write.op.type}) hands what it saw of a batch to Python code in the middle of a "
+        "graph, which may remember examples. Write it with TensorFlow ops, apply it to the data before training, or "
+        "make it a Keras metric."
+    )
 
 
 def _message(write: Write, is_metric: bool) -> str:

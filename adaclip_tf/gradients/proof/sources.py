@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,7 @@ PASS = "pass the examples as arguments of the `tf.function` or through `fit`."
 LARGE = 1_000_000  # constants beyond this size are not looked at
 _ITERATION = ("IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue")
 _COMPOSITE = ("RaggedTensorFromVariant", "DeserializeSparse")
+_owners: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by graph: which replica depends on which data
 
 
 def hands_out_examples(operation: tf.Operation) -> bool:
@@ -255,7 +257,22 @@ def pieces(walk: Walk, ancestors: set[tf.Operation]) -> list[Piece]:
                     f"out of which no example can be cut; {PASS}"
                 )
             found.append(Piece((tensor,), "dense"))
+    _one_replica(found)
     return found
+
+
+def _one_replica(found: list[Piece]) -> None:
+    """Raises ValueError if another replica's loss depends on the same data: an example would count in both."""
+    replica = tf.distribute.get_replica_context()
+    if replica is None or replica.num_replicas_in_sync == 1:
+        return
+    number = tf.get_static_value(replica.replica_id_in_sync_group)
+    for tensor in (tensor for piece in found for tensor in piece.tensors):
+        if _owners.setdefault(tensor.graph, {}).setdefault(tensor.ref(), number) != number:
+            raise ValueError(
+                f"The losses of two replicas depend on the input {tensor.name!r}, so that one example changes the sums "
+                "of both. Let each replica's loss depend on its own part of the batch."
+            )
 
 
 def _enters(walk: Walk, tensor: tf.Tensor) -> bool:

@@ -159,11 +159,17 @@ def _resources(walk: Walk, ancestors: set[tf.Operation]) -> set[Any]:
 
 def _refuse_hidden_state(ancestors: set[tf.Operation]) -> None:
     for op in ancestors:
-        if op.type in graph.PYTHON:
-            raise ValueError(
-                f"The loss depends on the op {op.name!r} ({op.type}): Python code in the middle of a graph, which may "
-                "remember examples. Write it with TensorFlow ops, or apply it to the data before training."
-            )
+        for inner in (op, *graph.inside(op)):
+            if inner.type in graph.PYTHON:
+                raise ValueError(
+                    f"The loss depends on the op {inner.name!r} ({inner.type}): Python code in the middle of a graph, "
+                    "which may remember examples. Write it with TensorFlow ops, or apply it to the data beforehand."
+                )
+            if inner.type in graph.COLLECTIVE:  # the other replicas' are there even where one example is run alone
+                raise ValueError(
+                    f"The loss depends on the op {inner.name!r} ({inner.type}), which joins the examples of several "
+                    f"replicas. {_FIX}"
+                )
         if op.type in graph.OLD_LOOPS:
             raise ValueError(
                 f"The loss depends on a loop of TensorFlow 1 ({op.name!r}); use `tf.while_loop` of TensorFlow 2."

@@ -74,10 +74,14 @@ class Walk:
       walked: what to walk over.
       inputs: labels of the tensors that enter it; None for the graph of a training step, where `sources` tells.
       outer: the walk of the graph that calls this one.
+      told: whether data, or how many examples there are, decides if it runs, or how often.
     """
 
-    def __init__(self, walked: tf.Graph, inputs: dict[Any, Any] | None = None, outer: Walk | None = None):
+    def __init__(
+        self, walked: tf.Graph, inputs: dict[Any, Any] | None = None, outer: Walk | None = None, told: bool = False
+    ):
         self.graph, self.outer = walked, outer
+        self.told: bool = told or (outer is not None and outer.told)
         self.checks: Checks = Checks() if outer is None else outer.checks
         self.memory: memory.Memory = memory.Memory() if outer is None else outer.memory
         self.captured: dict[Any, Any] = {}
@@ -191,8 +195,8 @@ class Walk:
         for label in values:
             if isinstance(label, Summed):
                 raise Unproven(f"brings examples together: {label.reason}", mixing=True)
-            if isinstance(label, Sizes):
-                raise Unproven("depends on how many examples the batch has", mixing=True)
+            if isinstance(label, Sizes):  # for ops of the table: others may well want to know how large their data is
+                raise Unproven("depends on how many examples the batch has", mixing=op.type in TABLE)
         before, self._settled = self._settled, set()
         try:
             result = self._entry(op, labels)
