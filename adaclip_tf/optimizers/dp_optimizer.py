@@ -217,9 +217,9 @@ class DPOptimizer(Shell):
         """All that the constructor needs but the rule, whose arguments are the subclasses' to add; no state."""
         return {**super().get_config(), **dataclasses.asdict(self.private_step.settings)}
 
-    def check_saved(self, values):
+    def check_saved(self, values, variables=None):
         """Refuses saved values of `variables` that do not fit, or that are of steps with other noise."""
-        variables = [keras.native(variable) for variable in self.variables]
+        variables = [keras.native(variable) for variable in (self.variables if variables is None else variables)]
         checks.check_state(variables, values, self.name, self.private_step.positive_variables())
         if self.private_step.built:
             saved = self.private_step.past.pick(variables, [np.asarray(value) for value in values])
