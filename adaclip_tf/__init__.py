@@ -13,9 +13,11 @@ if TYPE_CHECKING:  # editors and type checkers see the names; `_HOME` is what ha
     from adaclip_tf.data.pca import PrivatePCA
     from adaclip_tf.data.sampling import distributed_poisson_batches, poisson_batches
     from adaclip_tf.optimizers.adaclip import DPAdaClipSGD
+    from adaclip_tf.optimizers.adaclip_any import DPAdaClip
     from adaclip_tf.optimizers.check_model import check_model
     from adaclip_tf.optimizers.dp_optimizer import DPOptimizer
     from adaclip_tf.optimizers.fixed_clip import DPFixedClipSGD
+    from adaclip_tf.optimizers.fixed_clip_any import DPFixedClip
     from adaclip_tf.optimizers.per_coordinate_clip import DPPerCoordinateClipSGD
     from adaclip_tf.optimizers.per_layer_clip import DPPerLayerClipSGD
     from adaclip_tf.optimizers.quantile_clip import DPQuantileClipSGD
@@ -41,7 +43,9 @@ _HOME = {
     "check_release": "releasing.inspection",
     "ClippedSumQuery": "query",
     "distributed_poisson_batches": "data.sampling",
+    "DPAdaClip": "optimizers.adaclip_any",
     "DPAdaClipSGD": "optimizers.adaclip",
+    "DPFixedClip": "optimizers.fixed_clip_any",
     "DPFixedClipSGD": "optimizers.fixed_clip",
     "DPOptimizer": "optimizers.dp_optimizer",
     "DPPerCoordinateClipSGD": "optimizers.per_coordinate_clip",
@@ -67,7 +71,9 @@ _HOME = {
 __all__ = [
     "AdaClipSumQuery",
     "ClippedSumQuery",
+    "DPAdaClip",
     "DPAdaClipSGD",
+    "DPFixedClip",
     "DPFixedClipSGD",
     "DPOptimizer",
     "DPPerCoordinateClipSGD",

@@ -19,6 +19,7 @@ _ARRAY_ADAPTERS = {"TensorLikeDataAdapter", "CompositeTensorDataAdapter", "Lists
 
 saving = tf.keras.saving
 BatchNormalization = tf.keras.layers.BatchNormalization.__mro__[1]  # also SyncBatchNormalization
+LossScaleOptimizer = tf.keras.mixed_precision.LossScaleOptimizer
 Preprocessing = tf.keras.layers.experimental.preprocessing.PreprocessingLayer
 
 
@@ -99,6 +100,32 @@ def index_of(optimizer: Any, variable: Any) -> int | None:
 def last_learning_rate(optimizer: Any) -> Any:
     """The learning rate of the last step, which Keras 2 keeps in a variable where there is a schedule."""
     return optimizer.learning_rate
+
+
+def optimizer_called(name: str) -> Any:
+    """One of Keras's optimizers with default arguments, such as "adam"; never a legacy one."""
+    kind = {key.lower(): value for key, value in vars(tf.keras.optimizers).items()}.get(name.lower())
+    if isinstance(kind, type) and issubclass(kind, tf.keras.optimizers.Optimizer):
+        return kind()  # Keras does not know all of its own by their names
+    return tf.keras.optimizers.get(name, use_legacy_optimizer=False)
+
+
+def optimizer_from(config: dict[str, Any], custom_objects: Any = None) -> Any:
+    """An optimizer from what `saving.serialize_keras_object` made of it."""
+    kind = getattr(tf.keras.optimizers, config["class_name"], None)
+    if kind is not None and config.get("registered_name") is None:  # while it reads an .h5 file, Keras forgets its own
+        return kind.from_config(dict(config["config"]))
+    return saving.deserialize_keras_object(config, custom_objects=custom_objects)
+
+
+def has_state(optimizer: Any) -> bool:
+    """Whether the optimizer has been built."""
+    return bool(getattr(optimizer, "_built", False))
+
+
+def update_by(optimizer: Any, grads_and_vars: Any, name: str | None = None) -> None:
+    """One update by an optimizer of Keras, with gradients that are the same on all replicas."""
+    optimizer.apply_gradients(grads_and_vars, name=name, skip_gradients_aggregation=True)
 
 
 class _PlainCall(type(tf.keras.mixed_precision.LossScaleOptimizer)):  # type: ignore[misc]

@@ -25,6 +25,7 @@ _ARRAY_ADAPTER = "ArrayDataAdapter"
 
 saving = keras.saving
 BatchNormalization = keras.layers.BatchNormalization
+LossScaleOptimizer = keras.optimizers.LossScaleOptimizer
 # Layers whose state was computed from data before training, by `adapt`.
 Preprocessing = tuple(
     kind for kind in vars(keras.layers).values() if isinstance(kind, type) and callable(getattr(kind, "adapt", None))
@@ -115,10 +116,39 @@ def index_of(optimizer: Any, variable: Any) -> int | None:
 
 def last_learning_rate(optimizer: Any) -> Any:
     """The learning rate of the last step. Where there is a schedule, `learning_rate` is the next step's."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     schedule = optimizer._learning_rate
     if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         return schedule(tf.maximum(native(optimizer.iterations) - 1, 0))
     return native(optimizer.learning_rate)
+
+
+def optimizer_called(name: str) -> Any:
+    """One of Keras's optimizers with default arguments, such as "adam"."""
+    return keras.optimizers.get(name)
+
+
+def optimizer_from(config: dict[str, Any], custom_objects: Any = None) -> Any:
+    """An optimizer from what `saving.serialize_keras_object` made of it."""
+    return keras.saving.deserialize_keras_object(config, custom_objects=custom_objects)
+
+
+def has_state(optimizer: Any) -> bool:
+    """Whether the optimizer has been built."""
+    return bool(optimizer.built)
+
+
+def update_by(optimizer: Any, grads_and_vars: Any, name: str | None = None) -> None:
+    """One update by an optimizer of Keras, with gradients that are the same on all replicas."""
+    del name
+    # Keras 2 has an argument for this: they are the sum over all replicas already.
+    optimizer._all_reduce_sum_gradients = _as_they_are
+    gradients, variables = zip(*grads_and_vars)
+    optimizer.apply(list(gradients), list(variables))
+
+
+def _as_they_are(grads_and_vars: Any) -> Any:
+    return grads_and_vars
 
 
 _look_at_first_batch = getattr(keras.Model, "_maybe_symbolic_build", None)  # not in the first ones

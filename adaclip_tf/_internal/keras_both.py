@@ -27,6 +27,11 @@ def layers_of(model: Any) -> list[Any]:
     return list(model._flatten_layers(include_self=False))
 
 
+def strategy_of(optimizer: Any) -> tf.distribute.Strategy:
+    """The one under which an optimizer of Keras was made."""
+    return optimizer._distribution_strategy
+
+
 def decay_on_all_replicas(optimizer: Any, variables: Iterable[tf.Variable]) -> None:
     """Weight decay in cross-replica context, which Keras's own expects to be called outside of."""
 

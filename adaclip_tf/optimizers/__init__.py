@@ -11,6 +11,8 @@
 | `handed_over`                    | losses that Keras 3's training step hands over                     |
 | `tags`, `traced`, `checks`       | its helpers                                                        |
 | `adaclip`, `fixed_clip`          | the paper's optimizer, and DP-SGD                                  |
+| `wrapping`, `adaclip_any`,       | the same around any optimizer of Keras                             |
+| `fixed_clip_any`                 |                                                                    |
 | `whitening`, `per_layer_clip`,   | optimizers to compare with                                         |
 | `per_coordinate_clip`,           |                                                                    |
 | `quantile_clip`                  |                                                                    |

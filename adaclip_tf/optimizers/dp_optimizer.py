@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from adaclip_tf import core
-from adaclip_tf._internal import keras
+from adaclip_tf._internal import keras, signatures
 from adaclip_tf.optimizers import checks, replicas, tags, traced
 from adaclip_tf.optimizers.settings import Settings
 from adaclip_tf.optimizers.shell import Shell
@@ -73,6 +73,11 @@ class DPOptimizer(Shell):
             logging.warning("noise_multiplier=0 adds no noise: %s trains WITHOUT any privacy.", name)
         if seed is not None:
             logging.warning("seed=%d makes the noise of %s predictable: for tests only, NOT private.", seed, name)
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        # Keras's metaclass, and `**arguments` of our own, would hide what a class takes.
+        cls.__signature__ = signatures.of_constructor(cls.__init__, DPOptimizer.__init__)
 
     # ------------------------------------------------------------------------------------------------------------
     # What the accountant needs to know. The settings are read only: the steps taken so far are accounted by them.
@@ -178,15 +183,15 @@ class DPOptimizer(Shell):
     # ------------------------------------------------------------------------------------------------------------
     # What may be looked at.
 
-    def private_metrics(self) -> dict[str, tf.Tensor]:
-        """Scalars computed from privatised quantities only: safe to log. Works in graph mode.
+    def private_metrics(self) -> dict[str, Any]:
+        """Numbers computed from privatised quantities only: safe to log. Tensors where it is called in a graph.
 
         Returns:
           `noise_norm` z |b| / B and `scale_norm` |b|, and what the clipping rule adds: for AdaCliP `mean_norm` |m| and
           `std_mean`, `std_min`, `std_max` of s. B is that of the last step where `expected_batch_size` was not given.
         """
         self._check_built()
-        return self.private_step.metrics()
+        return _plain(self.private_step.metrics())
 
     def private_state(self) -> dict[str, dict[str, tf.Tensor]]:
         """What is known of every variable's gradient, in its shape, by its name. Privatised, so safe to look at.
@@ -197,7 +202,7 @@ class DPOptimizer(Shell):
         self._check_built()
         return self.private_step.details()
 
-    def nonprivate_metrics(self) -> dict[str, tf.Tensor]:
+    def nonprivate_metrics(self) -> dict[str, Any]:
         """NOT private: how the last batch was clipped. For debugging on data that needs no protection.
 
         Only with `nonprivate_metrics=True` at construction.
@@ -208,7 +213,7 @@ class DPOptimizer(Shell):
                 "that needs no protection."
             )
         self._check_built()
-        return self.private_step.nonprivate.read()
+        return _plain(self.private_step.nonprivate.read())
 
     # ------------------------------------------------------------------------------------------------------------
     # Saving and loading.
@@ -217,9 +222,9 @@ class DPOptimizer(Shell):
         """All that the constructor needs but the rule, whose arguments are the subclasses' to add; no state."""
         return {**super().get_config(), **dataclasses.asdict(self.private_step.settings)}
 
-    def check_saved(self, values):
+    def check_saved(self, values, variables=None):
         """Refuses saved values of `variables` that do not fit, or that are of steps with other noise."""
-        variables = [keras.native(variable) for variable in self.variables]
+        variables = [keras.native(variable) for variable in (self.variables if variables is None else variables)]
         checks.check_state(variables, values, self.name, self.private_step.positive_variables())
         if self.private_step.built:
             saved = self.private_step.past.pick(variables, [np.asarray(value) for value in values])
@@ -238,3 +243,13 @@ class DPOptimizer(Shell):
                 "cost."
             )
         super().__setattr__(name, value)
+
+
+def _plain(metrics: dict[str, tf.Tensor]) -> dict[str, Any]:
+    """Numbers that print as such, the shortest that are the same in float32; in a graph the tensors."""
+    if not tf.executing_eagerly():
+        return metrics
+    return {name: float(str(np.float32(value))) for name, value in metrics.items()}
+
+
+DPOptimizer.__signature__ = signatures.of_constructor(DPOptimizer.__init__, DPOptimizer.__init__)

@@ -42,8 +42,8 @@ class Shell(keras.OptimizerBase):
         """Makes the private state, by `add_state`; once, and under the strategy's scope."""
         raise NotImplementedError
 
-    def check_saved(self, values):
-        """Raises ValueError where saved values of `variables` can't be gone on from."""
+    def check_saved(self, values, variables=None):
+        """Raises ValueError where saved values of `variables`, or of some of them, can't be gone on from."""
         raise NotImplementedError
 
     def build(self, variables):

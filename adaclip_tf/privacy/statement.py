@@ -120,7 +120,20 @@ def report_on(
     }
 
 
-def privacy_statement(**arguments: Any) -> str:
+def privacy_statement(
+    *,
+    noise_multiplier: float,
+    delta: float,
+    num_examples: int,
+    batch_size: int,
+    epochs: float | None = None,
+    steps: int | None = None,
+    sampling: str = "poisson",
+    microbatch_sensitivity: float = 1.0,
+    examples_per_user: int = 1,
+    other_event: dp_accounting.DpEvent | None = None,
+    accountants: Sequence[str] | None = None,
+) -> str:
     """The guarantee of a run in words; the arguments of `privacy_report`.
 
     Example:
@@ -129,7 +142,21 @@ def privacy_statement(**arguments: Any) -> str:
       Differentially private training
       ...
     """
-    return describe(privacy_report(**arguments))
+    return describe(
+        privacy_report(
+            noise_multiplier=noise_multiplier,
+            delta=delta,
+            num_examples=num_examples,
+            batch_size=batch_size,
+            epochs=epochs,
+            steps=steps,
+            sampling=sampling,
+            microbatch_sensitivity=microbatch_sensitivity,
+            examples_per_user=examples_per_user,
+            other_event=other_event,
+            accountants=accountants,
+        )
+    )
 
 
 def describe(report: dict[str, Any]) -> str:

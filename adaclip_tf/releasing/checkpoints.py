@@ -17,8 +17,8 @@ from adaclip_tf.releasing import findings
 from adaclip_tf.releasing.findings import UN_NOISED, Finding
 
 _PUBLIC = ("_CHECKPOINTABLE_OBJECT_GRAPH", "save_counter/", "ckpt_saved_epoch/", "ckpt_saved_batch/")
-# Where an optimizer of this library keeps its state.
-_OWN_STATE = ("_variables", "_momentums", "_iterations", "_learning_rate")
+# Where an optimizer of this library keeps its state; `_inner`: that of another, which has seen noised sums alone.
+_OWN_STATE = ("_variables", "_momentums", "_iterations", "_learning_rate", "_inner")
 _OWN_STATE_STARTS = "_private_"
 _COUNTS = ("_iterations", "_learning_rate")
 # Where an optimizer of Keras 3 has the model's weights.
@@ -63,7 +63,9 @@ def _of_checkpoint(prefix: str) -> Iterator[Finding]:
         attribute, full_name = place[-1], full_names.get(name, "")
         own = [name[len(start) :].split("/")[0] for start in ours if name.startswith(start)]
         value = reader.get_tensor(name)
-        if any(part in _OWN_STATE or part.startswith(_OWN_STATE_STARTS) for part in own):
+        if _WEIGHTS in place:
+            weights.append(name)
+        elif any(part in _OWN_STATE or part.startswith(_OWN_STATE_STARTS) for part in own):
             unless = ", unless the optimizer had one"  # its settings are not in the file
             # Keras 2 calls it "divisor", Keras 3 puts the optimizer's name before.
             variable = next((part for part in full_name.split("/") if part in findings.BATCH_SIZES), "?")
@@ -72,8 +74,6 @@ def _of_checkpoint(prefix: str) -> Iterator[Finding]:
             pass
         elif "metrics/" in name:
             yield Finding(name, *findings.METRIC, UN_NOISED, value)
-        elif _WEIGHTS in place:
-            weights.append(name)
         elif any(name.startswith(f"{start}_") for start in others if start not in ours):
             yield Finding(name, "state of an optimizer", "its gradients had no noise", UN_NOISED, value)
         elif findings.is_generator(name) or findings.is_generator(full_name):

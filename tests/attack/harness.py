@@ -51,6 +51,9 @@ def private_optimizer(mode: Mode, clip: float, num_weights: int):
     if mode.adaptive:  # s = const and m = 0: b = s sqrt(d)
         std = clip / np.sqrt(num_weights)
         return adaclip_tf.DPAdaClipSGD(initial_std=std, h1=std**2 / 4, h2=4 * std**2, **common)
+    if mode.wrapped:
+        inner = tf.keras.optimizers.SGD(common.pop("learning_rate"))
+        return adaclip_tf.DPFixedClip(inner, l2_norm_clip=clip, **common)
     return adaclip_tf.DPFixedClipSGD(l2_norm_clip=clip, **common)
 
 

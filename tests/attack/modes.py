@@ -29,6 +29,7 @@ class Mode:
     executions: int = 1  # `steps_per_execution`
     path: str = "auto"
     adaptive: bool = False  # DPAdaClipSGD
+    wrapped: bool = False  # DPFixedClip around Keras's SGD
 
     @property
     def fixes_batch_size(self) -> bool:
@@ -59,6 +60,7 @@ MODES = {
         Mode("mirrored", mirrored=True),
         Mode("executions", executions=2),
         Mode("adaclip", adaptive=True),
+        Mode("wrapped", wrapped=True),
     )
 }
 

@@ -58,6 +58,20 @@ MISTAKES = (
         ("tests/optimizers/optimizer_test.py::test_foreign_gradients_are_refused",),
     ),
     Mutation(
+        "an inner optimizer may have seen gradients without noise",
+        "optimizers/wrapping.py",
+        "    if keras.has_state(inner):\n",
+        "    if False:\n",
+        ("tests/optimizers/wrapping_test.py::test_an_inner_optimizer_that_was_used_in_between_is_refused",),
+    ),
+    Mutation(
+        "a wrapped optimizer takes saved steps with other noise",
+        "optimizers/wrapping.py",
+        "        self.check_saved(weights)\n",
+        "",
+        ("tests/optimizers/wrapping_test.py::test_set_weights_sets_all_or_nothing",),
+    ),
+    Mutation(
         "the query says less noise than it has",
         "query.py",
         "dp_accounting.GaussianDpEvent(self._noise_multiplier)",

@@ -92,6 +92,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/optimizers/optimizer_saving_test.py",
         "tests/optimizers/bad_input_test.py",
     ),
+    "optimizers/wrapping.py": ("tests/optimizers/wrapping_test.py",),
     "optimizers/settings.py": _OPTIMIZER,
     "optimizers/rule_state.py": (*_OPTIMIZER, "tests/optimizers/optimizer_saving_test.py"),
     "optimizers/tags.py": ("tests/optimizers/optimizer_test.py",),

@@ -21,6 +21,8 @@ _VARIANTS = {
     "a quantile of the norms": "rule=quantile",
     "a quantile of the norms, in parts": "rule=quantile,parts=2",
     "clipping by layer": "rule=per_layer",
+    "an inner optimizer": "inner=extras",
+    "an inner optimizer, in parts": "inner=extras,parts=2,schedule=true",
 }
 
 
@@ -30,6 +32,7 @@ def results(tmp_path_factory):
     runs = [
         "train:replicas=1",
         "train:replicas=2",
+        "train:replicas=2,inner=true",
         "noise:replicas=2,seed=1",
         "refusals:replicas=2",
         "sent:replicas=2",
@@ -61,6 +64,14 @@ def test_weights_and_state_are_those_of_one_device(results):
     checks.assert_same_training(one, two)
     checks.assert_same_everywhere(two["digests"])
     assert all(len(replicas) == 2 for replicas in two["digests"])
+
+
+def test_an_inner_optimizer_gets_the_gradient_once(results):
+    """Not once from each replica, as Keras's own would be added up."""
+    built_in, inner = results["train:replicas=2"], results["train:replicas=2,inner=true"]
+    for ours, theirs in zip(inner["values"][:4], built_in["values"][:4]):  # the weights
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+    checks.assert_same_everywhere(inner["digests"])
 
 
 def test_noise_is_on_the_sum_once(results):

@@ -94,6 +94,7 @@ def train(
     schedule=False,
     steps_per_execution=1,
     rule="adaclip",
+    inner=False,
     **more,
 ):
     """Weights, state and metrics after training; a digest of all replicas after every step."""
@@ -105,10 +106,16 @@ def train(
     }[rule]
     with scope(strategy):
         net = {"dense": dense_model, "embedding": embedding_model}[model]()
+        rate = tf.keras.optimizers.schedules.ExponentialDecay(0.5, 3, 0.9) if schedule else 0.5
+        if inner:
+            make = {"adaclip": adaclip_tf.DPAdaClip}[rule]
+            extras = {"use_ema": True, "clipnorm": 0.1} if inner == "extras" else {}
+            update, options = (tf.keras.optimizers.SGD(rate, momentum=0.5, weight_decay=0.01, **extras),), {}
+        else:
+            update, options = (rate,), {"momentum": 0.5, "weight_decay": 0.01}
         optimizer = make(
-            tf.keras.optimizers.schedules.ExponentialDecay(0.5, 3, 0.9) if schedule else 0.5,
-            momentum=0.5,
-            weight_decay=0.01,
+            *update,
+            **options,
             noise_multiplier=z,
             gradient_path=path,
             accumulation_steps=parts,

@@ -351,6 +351,7 @@ def test_private_metrics_in_graph_and_eager_mode():
         "std_max": std.max(),
         "mean_norm": np.linalg.norm(mean),
     }
+    assert all(type(value) is float for value in eager.values())
     for name, value in expected.items():
         np.testing.assert_allclose(eager[name], value, rtol=1e-5)
         np.testing.assert_allclose(graph[name], value, rtol=1e-5)
@@ -358,6 +359,15 @@ def test_private_metrics_in_graph_and_eager_mode():
     models.fit(models.softmax_regression(), fixed, inputs, labels, 4)
     np.testing.assert_allclose(fixed.private_metrics()["scale_norm"], 2.0 * np.sqrt(15), rtol=1e-6)
     np.testing.assert_allclose(fixed.private_metrics()["noise_norm"], 2.0 * np.sqrt(15) / 4, rtol=1e-6)
+
+
+def test_metrics_print_as_short_numbers():
+    optimizer = DPFixedClipSGD(l2_norm_clip=0.1, noise_multiplier=1.0, expected_batch_size=1)
+    optimizer.build([tf.Variable(1.0)])
+    assert {name: str(value) for name, value in optimizer.private_metrics().items()} == {
+        "noise_norm": "0.1",
+        "scale_norm": "0.1",
+    }
 
 
 def test_private_state_is_by_name_and_in_the_variables_shapes():

@@ -1,6 +1,7 @@
 """The public names: the same at run time, for editors, and for type checkers."""
 
 import ast
+import inspect
 import pathlib
 import subprocess
 import sys
@@ -21,6 +22,28 @@ def test_what_type_checkers_see_is_what_is_imported():
 def test_every_public_name_is_there_with_a_docstring():
     for name in adaclip_tf.__all__:
         assert getattr(adaclip_tf, name).__doc__, name
+
+
+def test_signatures_name_the_arguments():
+    """For `help`, editors and notebooks, on both generations of Keras."""
+    for name in adaclip_tf.__all__:
+        public = getattr(adaclip_tf, name)
+        if isinstance(public, type) and issubclass(public, Exception):
+            continue
+        names = list(inspect.signature(public).parameters)
+        assert "args" not in names and "kwargs" not in names and names[:1] != ["arguments"], name
+        if name.startswith("DP"):
+            assert {"noise_multiplier", "expected_batch_size", "seed", "name"} <= set(names), name
+    assert list(inspect.signature(adaclip_tf.DPAdaClipSGD).parameters)[:3] == ["learning_rate", "momentum", "nesterov"]
+    assert "noise_multiplier" in inspect.signature(adaclip_tf.privacy_statement).parameters
+
+    class Own(adaclip_tf.DPFixedClipSGD):
+        """A user's subclass."""
+
+        def __init__(self, flavour, **arguments):
+            super().__init__(l2_norm_clip=1.0, **arguments)
+
+    assert next(iter(inspect.signature(Own).parameters)) == "flavour"
 
 
 def test_a_type_checker_knows_the_signatures(tmp_path):
