@@ -74,6 +74,52 @@ def transformer():
     return source, layers.Dense(CLASSES)(layers.GlobalAveragePooling1D()(hidden))
 
 
+def _text(layer):
+    return _chain([100], layers.Embedding(5000, 32), layer, layers.Dense(CLASSES), dtype=tf.int32)
+
+
+def lstm():
+    """An LSTM of 32 units on texts of 100 words, over an embedding of 5,000 words."""
+    return _text(layers.LSTM(32))
+
+
+def gru():
+    """The same with a GRU."""
+    return _text(layers.GRU(32))
+
+
+def unrolled():
+    """A simple recurrent layer of 64 units, unrolled over 20 steps: every kernel is used 20 times."""
+    return _chain([20, 32], layers.SimpleRNN(64, unroll=True), layers.Dense(CLASSES))
+
+
+def shared():
+    """One dense layer on three parts of the input, which are then compared."""
+    source = tf.keras.Input([3, 256])
+    dense = layers.Dense(512, activation="relu")
+    parts = [dense(source[:, i]) for i in range(3)]
+    return source, layers.Dense(CLASSES)(layers.Concatenate()(parts))
+
+
+class _ByTable(tf.keras.layers.Layer):
+    """Logits by the table of an embedding."""
+
+    def __init__(self, table):
+        super().__init__()
+        self.table = table
+
+    def call(self, inputs):
+        return tf.matmul(inputs, self.table.embeddings, transpose_b=True)
+
+
+def tied():
+    """The table of 2,000 x 64 words is the output layer too; it reads 32 words and guesses the next."""
+    source = tf.keras.Input([32], dtype=tf.int32)
+    table = layers.Embedding(2000, 64)
+    hidden = layers.Dense(64, activation="tanh")(layers.GlobalAveragePooling1D()(table(source)))
+    return source, _ByTable(table)(hidden)
+
+
 def train_function(model: tf.keras.Model) -> Callable:
     """What `fit` calls for each step, with an iterator. Keras 2 returns it, Keras 3 only keeps it."""
     return model.make_train_function() or model.train_function
@@ -89,4 +135,9 @@ CASES = {
     "cnn": Case(cnn, lambda rng, batch: rng.uniform(size=(batch, 28, 28, 1)).astype(np.float32), 250),
     "embedding": Case(embedding, _tokens(10_000, 128), 256),
     "transformer": Case(transformer, _tokens(1000, 32), 64),
+    "lstm": Case(lstm, _tokens(5000, 100), 128),
+    "gru": Case(gru, _tokens(5000, 100), 128),
+    "unrolled": Case(unrolled, lambda rng, batch: rng.normal(size=(batch, 20, 32)).astype(np.float32), 128),
+    "shared": Case(shared, lambda rng, batch: rng.normal(size=(batch, 3, 256)).astype(np.float32), 256),
+    "tied": Case(tied, _tokens(2000, 32), 256),
 }

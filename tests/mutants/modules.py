@@ -73,8 +73,13 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/ghost/flow_shapes.py": _GHOST,
     "gradients/ghost/labels.py": ("tests/gradients/ghost/labels_test.py", *_GHOST),
     "gradients/ghost/plan.py": (*_GHOST, "tests/gradients/gradients_test.py"),
-    "gradients/ghost/products.py": (*_GHOST, "tests/gradients/gradients_test.py"),
+    "gradients/ghost/products.py": (
+        *_GHOST,
+        "tests/gradients/ghost/several_test.py",
+        "tests/gradients/gradients_test.py",
+    ),
     "gradients/ghost/rules.py": _GHOST,
+    "gradients/ghost/several.py": ("tests/gradients/ghost/several_test.py",),
     "gradients/ghost/slices.py": _GHOST,
     "gradients/ghost/terms.py": (*_GHOST, "tests/gradients/gradients_test.py"),
     "optimizers/step.py": (

@@ -13,8 +13,10 @@ a variable, say G = sum_r x_r dy_r^T, from a `Lead` tensor dy and a tensor x tha
 seed of microbatch k, the rows of dy outside chunk k are 0: so the sum over chunk k IS microbatch k's gradient,
 whatever x holds and whatever the layer is called.
 
-So a handle is exact or does not exist. `Plan.unrecognised` says why for each variable without one: a
-variable used twice, an op without an entry or a rule, control flow, gradients that cross between examples.
+A variable that is used several times has a sum of such gradients (`several`).
+
+So a handle is exact or does not exist. `Plan.unrecognised` says why for each variable without one: an op without an
+entry or a rule, control flow, gradients that cross between examples.
 
 This proves that no gradient flows from one example's loss to another one's activations. It says nothing about
 values that cross over without a gradient (batch statistics under `tf.stop_gradient`, say): the records are
@@ -31,6 +33,7 @@ then still the gradients that TensorFlow computes, but each depends on the whole
 | `embeddings`   | the rule for gathered tables                                                 |
 | `terms`        | the arithmetic of norms and weighted sums                                    |
 | `products`     | the same for sums of outer products                                          |
+| `several`      | variables that are used more than once                                       |
 | `slices`       | work in slices of examples, within a memory budget                           |
 | `plan`         | `analyse`, `Plan`, `Handle`                                                  |
 """

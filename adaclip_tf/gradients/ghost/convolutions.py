@@ -8,11 +8,11 @@ import numpy as np
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.ghost import slices, terms
+from adaclip_tf.gradients.ghost import slices
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
 from adaclip_tf.gradients.ghost.products import SumOfOuterProducts
 from adaclip_tf.gradients.ghost.rules import Found, checked, lead, one_lead, rule
-from adaclip_tf.gradients.ghost.terms import Rows, SquaredNorms
+from adaclip_tf.gradients.ghost.terms import Examples, Rows, SquaredNorms
 
 _MANY_CHANNELS = 16  # from here on a gather of single columns is faster than cutting
 
@@ -144,17 +144,20 @@ class _Grouped:
         self._n, self._geometry, self._images, self._groups = ctx.n, geometry, images, groups
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        value = slices.norms_of_examples(self.examples(), self._n, center, scale)
+        return SquaredNorms(value, value)
+
+    def examples(self) -> Examples:
         geometry = self._geometry
         size = math.prod(geometry.kernel)
 
-        def norms(arrays: list[tf.Tensor]) -> tf.Tensor:
+        def make(arrays: list[tf.Tensor]) -> tf.Tensor:
             gradients = tf.einsum("epkgc,epgd->ekcgd", *self._factors(arrays))
-            return terms.direct_norms(self._in_kernel_order(gradients), center, scale)
+            return tf.reshape(self._in_kernel_order(gradients), [tf.shape(gradients)[0], size])
 
         each = self._images.rows.per_microbatch or 1
         floats = 3 * size + 3 * each * geometry.positions * (geometry.taps * geometry.image[2] + geometry.out[2])
-        value = slices.map_examples(norms, self._images.split, self._n, floats)
-        return SquaredNorms(value, value)
+        return Examples(self._images.split, make, floats)
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         image, out = self._images.weighted(weights)

@@ -11,43 +11,44 @@ row are added before they are squared.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util
 
 from adaclip_tf.gradients.ghost import terms
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
 from adaclip_tf.gradients.ghost.rules import SPARSE, Found, checked, lead, rule
-from adaclip_tf.gradients.ghost.terms import Rows, SquaredNorms
+from adaclip_tf.gradients.ghost.terms import Examples, Rows, SquaredNorms
 
 
 class Lookup:
-    """The gradient of a table [vocabulary, width] from the rows that each example looked up."""
+    """The gradient of a table [vocabulary, width] from the rows that each example looked up.
 
-    def __init__(self, ctx: Context, gradient: tf.IndexedSlices, shape: tf.TensorShape):
-        label = lead(ctx, gradient.values)
-        if label.outer != 1:
-            raise Unknown("is not followed between SpaceToBatchND and BatchToSpaceND")
-        if ctx.label(gradient.indices) is not None:
-            raise Unknown("looks up rows that depend on the gradient")
-        if not shape.is_fully_defined() or shape.rank < 1:
-            raise Unknown("has a shape that is only known in the run")
-        self._rows = Rows(ctx, label)
-        self._n = ctx.n
-        self._vocabulary = shape[0]
-        self._width = shape[1:].num_elements()
-        values, self.facts = checked(ctx, label, gradient.values, self._rows)
-        self._indices = tf.reshape(gradient.indices, [-1])
-        self._values = tf.reshape(tf.cast(values, tf.float32), [tf.shape(self._indices)[0], self._width])
+    Args:
+      n: how many microbatches there are.
+      shape: (vocabulary, width).
+      indices: [n * positions], those of one microbatch side by side.
+      values: [n * positions, width].
+      positions: per microbatch, where that is known before the run.
+    """
+
+    def __init__(
+        self, n: tf.Tensor, shape: tuple[int, int], indices: tf.Tensor, values: tf.Tensor, positions: int | None
+    ):
+        self._n, self._vocabulary, self._width, self._positions = n, *shape, positions
+        self._indices, self._values, self.shape = indices, values, shape
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        scaled = self._values / self._look_up(scale)  # v / b, so that squares are of w's size
+        scaled = self._values / self.look_up(scale)  # v / b, so that squares are of w's size
         quadratic = self._sum_of_squares(scaled)
-        ratio = self._look_up(center / scale)
+        ratio = self.look_up(center / scale)
         linear = self._per_example(scaled) * ratio if terms.is_scalar(ratio) else self._per_example(scaled * ratio)
         constant = terms.constant_part(center, scale, self._vocabulary * self._width)
         return terms.expanded(quadratic, linear, constant)
 
-    def _look_up(self, table: tf.Tensor) -> tf.Tensor:
+    def look_up(self, table: tf.Tensor) -> tf.Tensor:
+        """The rows of an array like the table for all positions; scalars stay such."""
         if terms.is_scalar(table):
             return table
         return tf.gather(tf.reshape(table, [self._vocabulary, self._width]), self._indices)
@@ -59,7 +60,7 @@ class Lookup:
 
     def _sum_of_squares(self, values: tf.Tensor) -> tf.Tensor:
         """sum_j |sum_{l: i_l = j} v_l|^2 of each example."""
-        if self._rows.per_microbatch == 1:
+        if self._positions == 1:
             return self._per_example(tf.square(values))
         if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
             return self._per_example(tf.square(self._added_up(values)))
@@ -100,11 +101,68 @@ class Lookup:
         return tf.scatter_nd(place[:, tf.newaxis], values, [positions, self._width])
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
-        values = self._rows.weigh(self._values, weights)
+        positions = tf.shape(self._indices)[0]
+        runs = tf.reshape(self._values, [self._n, positions * self._width // tf.maximum(self._n, 1)])
+        values = tf.reshape(terms.weigh(runs, weights), [positions, self._width])
         return tf.scatter_nd(self._indices[:, tf.newaxis], values, [self._vocabulary, self._width])
+
+    def by_example(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Indices [n, positions] and values [n, positions, width]."""
+        positions = self._positions
+        if positions is None:
+            positions = tf.shape(self._indices)[0] // tf.maximum(self._n, 1)
+        shape = [self._n, positions]
+        return tf.reshape(self._indices, shape), tf.reshape(self._values, [*shape, self._width])
+
+    def examples(self) -> Examples:
+        size = self._vocabulary * self._width
+
+        def make(arrays: list[tf.Tensor]) -> tf.Tensor:
+            indices, values = arrays
+            count, positions = tf.shape(indices)[0], tf.shape(indices)[1]
+            places = tf.cast(indices, tf.int64) + self._vocabulary * tf.range(tf.cast(count, tf.int64))[:, tf.newaxis]
+            flat = tf.reshape(values, [count * positions, self._width])
+            table = tf.scatter_nd(
+                tf.reshape(places, [-1, 1]), flat, tf.cast([count * self._vocabulary, self._width], tf.int64)
+            )
+            return tf.reshape(table, [count, size])
+
+        return Examples(list(self.by_example()), make, 2 * size)
+
+    @classmethod
+    def longer(cls, parts: Sequence[Lookup]) -> Lookup:
+        """Several look-ups of one table are one, of all their positions."""
+        first = parts[0]
+        indices, values = (list(column) for column in zip(*(part.by_example() for part in parts)))
+        indices = tf.reshape(tf.concat([tf.cast(part, tf.int64) for part in indices], axis=1), [-1])
+        values = tf.reshape(tf.concat(values, axis=1), [tf.shape(indices)[0], first._width])
+        known = [part._positions for part in parts]
+        return cls(first._n, first.shape, indices, values, None if None in known else sum(known))  # type: ignore[arg-type]
+
+
+def _inside(indices: tf.Tensor, values: tf.Tensor, vocabulary: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Without the rows that no table has: a sum by segments drops them, and here they would be another example's."""
+    valid = (indices >= 0) & (indices < vocabulary)
+    return tf.cond(
+        tf.reduce_all(valid),
+        lambda: (indices, values),
+        lambda: (tf.where(valid, indices, 0), tf.where(valid[:, tf.newaxis], values, 0.0)),
+    )
 
 
 @rule(SPARSE)
 def _lookup(ctx: Context, gradient: tf.IndexedSlices, shape: tf.TensorShape) -> Found:
-    lookup = Lookup(ctx, gradient, shape)
-    return Found(lookup, lookup.facts)
+    label = lead(ctx, gradient.values)
+    if label.outer != 1:
+        raise Unknown("is not followed between SpaceToBatchND and BatchToSpaceND")
+    if ctx.label(gradient.indices) is not None:
+        raise Unknown("looks up rows that depend on the gradient")
+    if not shape.is_fully_defined() or shape.rank < 1:
+        raise Unknown("has a shape that is only known in the run")
+    rows = Rows(ctx, label)
+    values, facts = checked(ctx, label, gradient.values, rows)
+    indices = tf.reshape(gradient.indices, [-1])
+    width = shape[1:].num_elements()
+    values = tf.reshape(tf.cast(values, tf.float32), [tf.shape(indices)[0], width])
+    indices, values = _inside(indices, values, shape[0])
+    return Found(Lookup(ctx.n, (shape[0], width), indices, values, rows.per_microbatch), facts)

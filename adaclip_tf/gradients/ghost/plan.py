@@ -9,19 +9,17 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.ghost import flow, rules, terms
+from adaclip_tf.gradients.ghost import flow, rules, several, terms
 from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Summed, Unknown, poison
 from adaclip_tf.gradients.ghost.rules import Found
 from adaclip_tf.gradients.ghost.terms import SquaredNorms, Term
-
-_SEVERAL = frozenset({"AddN", "AddV2", "Add"})
 
 
 class Handle:
     """Per-example norms and weighted sums of one variable's gradient.
 
     Attributes:
-      rule: the type of the op that the gradient was read off, for messages and tests.
+      rule: the type of the op that the gradient was read off, for messages and tests; several where it is a sum.
     """
 
     def __init__(self, term: Term, shape: tf.TensorShape, rule: str, poison: tf.Tensor | None = None):
@@ -105,17 +103,34 @@ def analyse(
         if gradient is None:
             continue
         try:
-            found, rule = _find(ctx, gradient, variable)
+            found, rule = _find(ctx, gradient, variable.shape)
             plan.recognised[index] = Handle(found.term, variable.shape, rule, poison(found.facts))
         except Unknown as unknown:
             plan.unrecognised[index] = f"{variable.name}: {unknown.reason}."
     return plan
 
 
-def _find(ctx: Context, gradient: Any, variable: tf.Variable) -> tuple[Found, str]:
+def _find(ctx: Context, gradient: Any, shape: tf.TensorShape) -> tuple[Found, str]:
     """What a rule found, and which one."""
+    parts = graph.contributions(gradient)
+    if len(parts) == 1 and parts[0] is gradient:
+        return _find_one(ctx, gradient, shape)
+    if not isinstance(gradient, tf.IndexedSlices):
+        if not gradient.shape.is_fully_defined() or gradient.shape.num_elements() != shape.num_elements():
+            raise Unknown(f"{graph.describe(gradient.op)} adds up contributions of a shape that is not known")
+        shape = gradient.shape
+    if not parts:
+        raise Unknown(f"{graph.describe(gradient.op)} does not come from the loss")
+    found = [_find(ctx, part, shape) for part in parts]
+    facts = list({id(fact): fact for part, _ in found for fact in part.facts}.values())
+    term = several.join(ctx.n, [part.term for part, _ in found])
+    return Found(term, facts), " + ".join(dict.fromkeys(rule for _, rule in found))
+
+
+def _find_one(ctx: Context, gradient: Any, shape: tf.TensorShape) -> tuple[Found, str]:
+    """The same where the gradient is not known to be a sum."""
     if isinstance(gradient, tf.IndexedSlices):
-        return rules.REGISTRY[rules.SPARSE](ctx, gradient, variable.shape), rules.SPARSE
+        return rules.REGISTRY[rules.SPARSE](ctx, gradient, shape), rules.SPARSE
     label = ctx.label(gradient)
     if label is None:
         raise Unknown(f"its gradient, {graph.describe(gradient.op)}, does not come from the loss")
@@ -123,14 +138,12 @@ def _find(ctx: Context, gradient: Any, variable: tf.Variable) -> tuple[Found, st
         raise Unknown(label.reason)
     op = gradient.op
     if op.type in graph.SAME_ORDER and isinstance(label, Summed):
-        return _find(ctx, op.inputs[0], variable)
+        return _find(ctx, op.inputs[0], shape)
     if op.type == "Neg" and isinstance(label, Summed):
-        found, rule = _find(ctx, op.inputs[0], variable)
+        found, rule = _find(ctx, op.inputs[0], shape)
         return found._replace(term=terms.Negated(found.term)), rule
     if op.type == "Transpose" and isinstance(label, Summed):
-        return _transposed(ctx, op, variable)
-    if op.type in _SEVERAL:
-        raise Unknown(f"{graph.describe(op)} adds up several contributions (the variable is used more than once)")
+        return _transposed(ctx, op)
     if isinstance(label, Lead) and ctx.static_n == 1:  # there is but one record
         return Found(terms.PerExample(tf.cast(gradient, tf.float32)[tf.newaxis]), []), op.type
     if op.type not in rules.REGISTRY or gradient.value_index != 0:
@@ -138,16 +151,16 @@ def _find(ctx: Context, gradient: Any, variable: tf.Variable) -> tuple[Found, st
     if isinstance(label, Lead):
         raise Unknown(f"{graph.describe(op)} does not sum over the examples")
     try:
-        return rules.REGISTRY[op.type](ctx, gradient, variable.shape), op.type
+        return rules.REGISTRY[op.type](ctx, gradient, shape), op.type
     except Unknown as unknown:
         raise Unknown(f"{graph.describe(op)} {unknown.reason}") from unknown
 
 
-def _transposed(ctx: Context, op: tf.Operation, variable: tf.Variable) -> tuple[Found, str]:
+def _transposed(ctx: Context, op: tf.Operation) -> tuple[Found, str]:
     inner = op.inputs[0]
     permutation = graph.constant(op.inputs[1])
     if permutation is None or not inner.shape.is_fully_defined():
         raise Unknown(f"{graph.describe(op)} moves axes in a way that is only known in the run")
-    found, rule = _find(ctx, inner, variable)
+    found, rule = _find(ctx, inner, inner.shape)
     moved = terms.Transposed(found.term, inner.shape.as_list(), [int(axis) for axis in permutation])
     return found._replace(term=moved), rule

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from adaclip_tf.gradients.ghost import slices, terms
-from adaclip_tf.gradients.ghost.terms import Rows, SquaredNorms
+from adaclip_tf.gradients.ghost.terms import Examples, Rows, SquaredNorms
+
+# Up to so many rows per microbatch, products of pairs of them are cheaper than g itself, which is written and read.
+_FEW_ROWS = 4
 
 
 class OuterProduct:
@@ -28,12 +31,43 @@ class OuterProduct:
         dy = self._rows.keep(dy, weights) if small_x else self._rows.weigh(dy, weights)
         return tf.matmul(x, dy, transpose_a=True)
 
+    def examples(self) -> Examples:
+        return self.as_sum().examples()
+
+    def as_sum(self) -> SumOfOuterProducts:
+        """The same, as a sum over one row per microbatch."""
+        return of_arrays(self._rows.n, self._x[:, tf.newaxis], self._dy[:, tf.newaxis], 1)
+
+
+def of_arrays(n: tf.Tensor, x: tf.Tensor, dy: tf.Tensor, length: int | None) -> SumOfOuterProducts:
+    """The term of x [n, T, I] and dy [n, T, J]."""
+
+    def total(weights: tf.Tensor) -> tf.Tensor:
+        small_x = x.shape[2] < dy.shape[2]  # the weights go to the smaller operand
+        operands = [
+            terms.weigh(array, weights) if is_x == small_x else terms.keep(array, weights)
+            for array, is_x in ((x, True), (dy, False))
+        ]
+        flat = [tf.reshape(array, [tf.shape(array)[0] * tf.shape(array)[1], array.shape[2]]) for array in operands]
+        return tf.matmul(*flat, transpose_a=True)
+
+    return SumOfOuterProducts(
+        n=n,
+        arrays=[x, dy],
+        make=lambda arrays: (arrays[0], arrays[1]),
+        shape=(x.shape[2], dy.shape[2]),
+        length=length,
+        total=total,
+        plain=True,
+    )
+
 
 class SumOfOuterProducts:
     """g_k = sum_t x_kt dy_kt^T over T rows per microbatch: [T, I] and [T, J] matrices.
 
     With a scale per coordinate, g_k is formed for one slice of examples at a time. With a scalar scale the
-    Gram form |g_k|^2 = sum_tt' (x_t . x_t')(dy_t . dy_t') may be cheaper, and is used where it is.
+    Gram form |g_k|^2 = sum_tt' (x_t . x_t')(dy_t . dy_t') may be cheaper, and is used where it is. With a scale per
+    coordinate, its like, sum_tt' ((x_t x_t') @ p) . (dy_t dy_t'), is used for few rows.
 
     Args:
       n: how many microbatches there are.
@@ -42,6 +76,7 @@ class SumOfOuterProducts:
       shape: (I, J).
       length: T if known.
       total: the weighted sum, from weights.
+      plain: whether `arrays` are x and dy themselves.
     """
 
     def __init__(
@@ -53,14 +88,18 @@ class SumOfOuterProducts:
         shape: tuple[int, int],
         length: int | None,
         total: Callable[[tf.Tensor], tf.Tensor],
+        plain: bool = False,
     ):
-        self._n, self._arrays, self._make = n, arrays, make
-        self._shape, self._length, self._total = shape, length, total
+        self._n, self.arrays, self._make = n, arrays, make
+        self.shape, self._length, self._total = shape, length, total
+        self._plain = plain
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         if terms.is_scalar(center) and terms.is_scalar(scale) and self._gram_is_cheaper():
             return self._gram(center, scale)
-        inner, outer = self._shape
+        if self._plain and self._length is not None and self._length <= _FEW_ROWS:
+            return self._pairs(center, scale)
+        inner, outer = self.shape
         flip = inner > outer  # batched products are faster with the longer side last
         if flip:
             center, scale = (self._transpose(value) for value in (center, scale))
@@ -71,21 +110,21 @@ class SumOfOuterProducts:
             return terms.direct_norms(gradients, center, scale)
 
         floats = 2 * inner * outer + (self._length or 1) * (inner + outer)
-        value = slices.map_examples(norms, self._arrays, self._n, floats)
+        value = slices.map_examples(norms, self.arrays, self._n, floats)
         return SquaredNorms(value, value)
 
     def _transpose(self, value: tf.Tensor) -> tf.Tensor:
-        return value if terms.is_scalar(value) else tf.transpose(tf.reshape(value, self._shape))
+        return value if terms.is_scalar(value) else tf.transpose(tf.reshape(value, self.shape))
 
     def _gram_is_cheaper(self) -> bool:
         if self._length is None:
             return False
-        inner, outer = self._shape
+        inner, outer = self.shape
         # Forming g costs about as much as 8 more rows: it is written, squared and read again.
         return self._length**2 * (inner + outer + 8) < (self._length + 8) * inner * outer
 
     def _gram(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        inner, outer = self._shape
+        inner, outer = self.shape
         length = self._length or 1
 
         def sums(arrays: list[tf.Tensor]) -> Any:
@@ -99,15 +138,82 @@ class SumOfOuterProducts:
             return tf.stack([quadratic + guard, magnitude + guard, entries], axis=1)
 
         floats = 3 * length**2 + length * (inner + outer)
-        results = slices.map_examples(sums, self._arrays, self._n, floats, width=3)
+        results = slices.map_examples(sums, self.arrays, self._n, floats, width=3)
         p = tf.math.reciprocal(tf.square(scale))
         quadratic, magnitude, entries = tf.unstack(results, axis=1)
         constant = terms.constant_part(center, scale, inner * outer)
         norms = terms.expanded(quadratic * p, entries * center * p, constant)
         return SquaredNorms(norms.value, norms.magnitude + (magnitude - quadratic) * p)
 
+    def _pairs(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        """The square of the sum over rows, expanded: no g is formed.
+
+        With q_t = sum p x_t^2 dy_t^2, what the pair (t, t') adds up is in absolute value at most sqrt(q_t q_t')
+        (Cauchy and Schwarz): so (sum_t sqrt(q_t))^2 bounds the sum of all absolute values.
+        """
+        x, dy = self.arrays
+        length = self._length or 0
+        pairs = [(s, t) for s in range(length) for t in range(s, length)]
+        xs, dys = tf.unstack(x, num=length, axis=1), tf.unstack(dy, num=length, axis=1)
+        products = tf.concat([xs[s] * xs[t] for s, t in pairs], 0), tf.concat([dys[s] * dys[t] for s, t in pairs], 0)
+        center, scale = (
+            value if terms.is_scalar(value) else tf.reshape(value, self.shape) for value in (center, scale)
+        )
+        size = self.shape[0] * self.shape[1]
+        p = tf.square(tf.math.reciprocal(scale))
+        sums, entries = (
+            tf.unstack(tf.reshape(value, [len(pairs), self._n]), num=len(pairs))
+            for value in terms.weighted_squares(products[0], p, products[1])
+        )
+        total_p = tf.reduce_sum(p) * (float(size) if terms.is_scalar(p) else 1.0)
+        short = terms.TINY * (total_p + float(sum(self.shape)))  # by underflow, at most, times the squares' sums
+        squares = [sums[i] + short * entries[i] for i, (s, t) in enumerate(pairs) if s == t]
+        crossed = [2.0 * sums[i] for i, (s, t) in enumerate(pairs) if s != t]
+        guard = short * float(length) * tf.add_n([entries[i] for i, (s, t) in enumerate(pairs) if s == t])
+        quadratic = tf.add_n([*squares, *crossed]) + guard
+        magnitude = tf.square(tf.add_n([tf.sqrt(square) for square in squares])) + guard
+        linear = tf.add_n([terms.bilinear(x_t, center * p, dy_t) for x_t, dy_t in zip(xs, dys)])
+        norms = terms.expanded(quadratic, linear, terms.constant_part(center, scale, size))
+        return SquaredNorms(norms.value, norms.magnitude - quadratic + magnitude)
+
+    def is_plain(self, shape: tuple[int, int]) -> bool:
+        """Whether `arrays` are x and dy, with this many features."""
+        return self._plain and self.shape == shape
+
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return self._total(weights)
+
+    def examples(self) -> Examples:
+        inner, outer = self.shape
+
+        def make(arrays: list[tf.Tensor]) -> tf.Tensor:
+            x, dy = self._make(arrays)
+            return tf.reshape(tf.matmul(x, dy, transpose_a=True), [tf.shape(x)[0], inner * outer])
+
+        return Examples(list(self.arrays), make, inner * outer + (self._length or 1) * (inner + outer))
+
+    @classmethod
+    def longer(cls, parts: Sequence[SumOfOuterProducts]) -> SumOfOuterProducts:
+        """The sum of several such sums, which is one over all their rows."""
+        lengths = [part._length for part in parts]
+        length = None if None in lengths else sum(lengths)  # type: ignore[arg-type]
+        if all(part._plain for part in parts):
+            x, dy = (tf.concat(arrays, axis=1) for arrays in zip(*(part.arrays for part in parts)))
+            return of_arrays(parts[0]._n, x, dy, length)
+
+        def make(arrays: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+            remaining = list(arrays)
+            made = [part._make([remaining.pop(0) for _ in part.arrays]) for part in parts]
+            return tf.concat([x for x, _ in made], axis=1), tf.concat([dy for _, dy in made], axis=1)
+
+        return cls(
+            n=parts[0]._n,
+            arrays=[array for part in parts for array in part.arrays],
+            make=make,
+            shape=parts[0].shape,
+            length=length,
+            total=lambda weights: tf.add_n([tf.reshape(part._total(weights), parts[0].shape) for part in parts]),
+        )
 
 
 def _sum_squares(rows: tf.Tensor) -> tf.Tensor:

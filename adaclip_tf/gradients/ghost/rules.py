@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
+from adaclip_tf.gradients.ghost import products
 from adaclip_tf.gradients.ghost.flow_linear import parse_einsum, reduced_axes
 from adaclip_tf.gradients.ghost.labels import Context, Fact, Lead, Lost, Unknown, fact
-from adaclip_tf.gradients.ghost.products import OuterProduct, SumOfOuterProducts
+from adaclip_tf.gradients.ghost.products import OuterProduct
 from adaclip_tf.gradients.ghost.terms import Bias, PerExample, Rows, Term, Transposed
 
 
@@ -97,19 +98,10 @@ def matrix_term(ctx: Context, label: Lead, x: tf.Tensor, dy: tf.Tensor, lead_fir
         dy, facts = checked(ctx, label, dy, rows)
     if x.shape[1] is None or dy.shape[1] is None:
         raise Unknown("has a number of features that is only known in the run")
-    product = OuterProduct(rows, x, dy)
     if rows.per_microbatch == 1:
-        return Found(product, facts)
+        return Found(OuterProduct(rows, x, dy), facts)
     x, dy = (rows.split(tf.cast(tensor, tf.float32)) for tensor in (x, dy))
-    term = SumOfOuterProducts(
-        n=ctx.n,
-        arrays=[x, dy],
-        make=lambda arrays: (arrays[0], arrays[1]),
-        shape=(x.shape[2], dy.shape[2]),
-        length=rows.per_microbatch,
-        total=product.weighted_sum,
-    )
-    return Found(term, facts)
+    return Found(products.of_arrays(ctx.n, x, dy, rows.per_microbatch), facts)
 
 
 @rule("MatMul")

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from adaclip_tf.gradients.ghost import terms
+
 # Bytes that one layer's per-example gradients may take at a time.
 BUDGET = 64 * 2**20
 # Up to this multiple of the activations they are computed from, no slices are made.
@@ -48,6 +50,13 @@ def map_examples(
         parallel_iterations=1,
     )
     return results
+
+
+def norms_of_examples(examples: terms.Examples, n: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+    """|(g_k - center) / scale|^2 of all microbatches, from their gradients themselves."""
+    return map_examples(
+        lambda arrays: terms.direct_norms(examples.make(arrays), center, scale), examples.arrays, n, examples.floats
+    )
 
 
 def _floats(arrays: Sequence[tf.Tensor]) -> int:

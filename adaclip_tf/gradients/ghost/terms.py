@@ -42,6 +42,20 @@ class SquaredNorms(NamedTuple):
     magnitude: tf.Tensor
 
 
+class Examples(NamedTuple):
+    """How to form the gradients of some microbatches.
+
+    Attributes:
+      arrays: tensors with a leading axis of n microbatches.
+      make: from slices of `arrays` along that axis to [s, size], in the order of the term's coordinates.
+      floats: about how many numbers that takes per microbatch.
+    """
+
+    arrays: list[tf.Tensor]
+    make: Callable[[list[tf.Tensor]], tf.Tensor]
+    floats: int
+
+
 class Term(Protocol):
     """The gradient of one variable as a sum over microbatches."""
 
@@ -50,6 +64,9 @@ class Term(Protocol):
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         """sum_k weights_k g_k; a record of weight 0 contributes exactly 0, whatever its values."""
+
+    def examples(self) -> Examples:
+        """g_k itself, for slices of microbatches."""
 
 
 class Rows:
@@ -94,6 +111,20 @@ class Rows:
         return _unless_all_used(tensor, weights, lambda used: self.weigh(tensor, used))
 
 
+def weigh(tensor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """[n, ...] times the microbatches' weights, and 0 where a weight is 0."""
+    if tensor.shape.rank == 2:
+        return tf.math.multiply_no_nan(tensor, weights[:, tf.newaxis])
+    count = tf.shape(tensor)[0]
+    runs = tf.reshape(tensor, [count, tf.size(tensor) // tf.maximum(count, 1)])
+    return tf.reshape(tf.math.multiply_no_nan(runs, weights[:, tf.newaxis]), graph.partial_shape(tensor, 0))
+
+
+def keep(tensor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """[n, ...] as it is, and 0 where the weight is 0."""
+    return _unless_all_used(tensor, weights, lambda used: weigh(tensor, used))
+
+
 def _column(weights: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
     """[n] in a shape that broadcasts along the rows of `tensor`."""
     return tf.reshape(weights, [-1] + [1] * (tensor.shape.rank - 1))
@@ -115,18 +146,18 @@ class PerExample:
         self._size = gradients.shape[1:].num_elements()
         if gradients.shape.rank != 2:
             gradients = tf.reshape(gradients, [tf.shape(gradients)[0], self._size])
-        self._gradients = gradients
+        self.gradients = gradients
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        value = direct_norms(self._gradients, center, scale)
+        value = direct_norms(self.gradients, center, scale)
         return SquaredNorms(value, value)
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
-        gradients = self._gradients
-        kept = _unless_all_used(
-            gradients, weights, lambda used: tf.math.multiply_no_nan(gradients, _column(used, gradients))
-        )
+        kept = keep(self.gradients, weights)
         return tf.matmul(_column(weights, kept), kept, transpose_a=True)
+
+    def examples(self) -> Examples:
+        return Examples([self.gradients], lambda arrays: arrays[0], self._size)
 
 
 class Bias(PerExample):
@@ -154,19 +185,32 @@ class Transposed:
     """Another term's gradient, split into axes of these `sizes`, which are then permuted."""
 
     def __init__(self, term: Term, sizes: list[int], permutation: list[int]):
-        self._term, self._sizes, self._permutation = term, sizes, permutation
+        self.term, self.sizes, self.permutation = term, sizes, permutation
 
     def _back(self, tensor: tf.Tensor) -> tf.Tensor:
         if is_scalar(tensor):
             return tensor
-        tensor = tf.reshape(tensor, [self._sizes[axis] for axis in self._permutation])
-        return tf.transpose(tensor, [self._permutation.index(axis) for axis in range(len(self._sizes))])
+        tensor = tf.reshape(tensor, [self.sizes[axis] for axis in self.permutation])
+        return tf.transpose(tensor, [self.permutation.index(axis) for axis in range(len(self.sizes))])
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        return self._term.squared_norms(self._back(center), self._back(scale))
+        return self.term.squared_norms(self._back(center), self._back(scale))
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
-        return tf.transpose(tf.reshape(self._term.weighted_sum(weights), self._sizes), self._permutation)
+        return tf.transpose(tf.reshape(self.term.weighted_sum(weights), self.sizes), self.permutation)
+
+    def examples(self) -> Examples:
+        inner = self.term.examples()
+
+        def make(arrays: list[tf.Tensor]) -> tf.Tensor:
+            gradients = inner.make(arrays)
+            count = tf.shape(gradients)[0]
+            moved = tf.transpose(
+                tf.reshape(gradients, [count, *self.sizes]), [0, *(axis + 1 for axis in self.permutation)]
+            )
+            return tf.reshape(moved, [count, gradients.shape[1]])
+
+        return inner._replace(make=make, floats=2 * inner.floats)
 
 
 class Negated:
@@ -180,6 +224,10 @@ class Negated:
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return -self._term.weighted_sum(weights)
+
+    def examples(self) -> Examples:
+        inner = self._term.examples()
+        return inner._replace(make=lambda arrays: -inner.make(arrays))
 
 
 def is_scalar(tensor: tf.Tensor) -> bool:
@@ -223,14 +271,14 @@ def outer_product_norms(x: tf.Tensor, dy: tf.Tensor, center: tf.Tensor, scale: t
     size = shape[0] * shape[1]
     center, scale = (value if is_scalar(value) else tf.reshape(value, shape) for value in (center, scale))
     p = tf.square(tf.math.reciprocal(scale))
-    quadratic, sum_of_squares = _weighted_squares(xx, p, yy)
+    quadratic, sum_of_squares = weighted_squares(xx, p, yy)
     total_p = tf.reduce_sum(p) * (float(size) if is_scalar(p) else 1.0)
     quadratic += TINY * (total_p + float(sum(shape))) * sum_of_squares
-    linear = _bilinear(x, center * p, dy)
+    linear = bilinear(x, center * p, dy)
     return expanded(quadratic, linear, constant_part(center, scale, size))
 
 
-def _weighted_squares(xx: tf.Tensor, p: tf.Tensor, yy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def weighted_squares(xx: tf.Tensor, p: tf.Tensor, yy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """xx_k^T p yy_k, and the sum of all entries of xx_k and yy_k, for every row k."""
     if is_scalar(p):
         sums = tf.reduce_sum(xx, axis=1), tf.reduce_sum(yy, axis=1)
@@ -244,7 +292,7 @@ def _weighted_squares(xx: tf.Tensor, p: tf.Tensor, yy: tf.Tensor) -> tuple[tf.Te
     return tf.reduce_sum(product[:, :outer] * yy, axis=1), product[:, outer] + tf.reduce_sum(yy, axis=1)
 
 
-def _bilinear(x: tf.Tensor, matrix: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+def bilinear(x: tf.Tensor, matrix: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     """x_k^T M y_k for every row k. A scalar stands for a matrix full of it."""
     if is_scalar(matrix):
         return tf.reduce_sum(x, axis=1) * tf.reduce_sum(y, axis=1) * matrix

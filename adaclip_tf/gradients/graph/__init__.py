@@ -5,9 +5,11 @@
 | what does this type of op do?    | `ops`   | `ENTRYWISE`, `RANDOM`, `READS`, `CALLS`, `may_write`      |
 | what is computed from what?      | `reach` | `ancestors`, `in_order`, `behind`, `bodies`              |
 | what is known before the run?    | `known` | `constant`, `axes`, `shape_of_shape`, `reduced_axes`      |
+| what is this a sum of?           | `contributions` | `contributions`                                  |
 """
 
 # ruff: noqa: F401  (to hand these on is what this file is for)
+from adaclip_tf.gradients.graph.contributions import contributions
 from adaclip_tf.gradients.graph.known import (
     axes,
     constant,

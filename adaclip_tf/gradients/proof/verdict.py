@@ -99,6 +99,12 @@ class Proof:
         """Why a gradient is not known to be a sum over examples, and the checks on which it hangs that it is."""
         if self._trivial:
             return None, frozenset()  # there is but one example
+        sums = [self._one_sum(part) for part in graph.contributions(gradient)]
+        reason = next((reason for reason, _ in sums if reason is not None), None)
+        return reason, frozenset().union(*(checks for _, checks in sums))
+
+    def _one_sum(self, gradient: Any) -> tuple[str | None, frozenset[int]]:
+        """The same of what a single use of a variable adds to its gradient."""
         parts = [gradient.values, gradient.indices] if isinstance(gradient, tf.IndexedSlices) else [gradient]
         labels = [self._walk.label(part) for part in parts]
         if isinstance(gradient, tf.IndexedSlices):

@@ -219,7 +219,8 @@ class Walk:
 
     def _from_sums(self, op: tf.Operation, values: list[Any]) -> Any:
         summed = [label for label in values if isinstance(label, Summed)]
-        exact = op.type in LINEAR and all(label.exact for label in summed)
+        exact = op.type in LINEAR or (op.type in ADDS and len(summed) == len(values))
+        exact = exact and all(label.exact for label in summed)
         return Summed(summed[0].reason, frozenset().union(*(label.checks for label in summed)), exact)
 
     def _from_sizes(self, op: tf.Operation) -> Any:
@@ -257,6 +258,7 @@ def _sums_along(op: tf.Operation, axes: tf.Tensor) -> bool:
 
 # Keeps a sum over examples such a sum.
 LINEAR = graph.SAME_ORDER | {"Transpose", "Neg"}
+ADDS = frozenset({"AddN", "AddV2", "Add"})
 # For the ops of `graph.CALLS`: filled by `calls`.
 CALLS: dict[str, Callable[[Walk, tf.Operation, list[Any]], Any]] = {}
 

@@ -17,14 +17,6 @@ def matmul_loss(y):
     return tf.reduce_sum(tf.square(y - tf.cos(tf.range(y.shape[-1], dtype=tf.float32))), axis=-1)
 
 
-def tied(x, w, v):
-    return matmul_loss(tf.nn.tanh(x @ w) @ tf.transpose(w) @ v)
-
-
-def called_twice(x, w, v):
-    return matmul_loss(tf.nn.tanh(tf.nn.tanh(x @ w) @ w) @ v)
-
-
 def regularised(x, w, v):
     return matmul_loss(x @ w @ v) + tf.reduce_sum(w * w) * 0.1
 
@@ -185,7 +177,7 @@ def batch_norm(x, w, v):
 MIXING = [minus_mean, divided_by_batch_maximum, batch_norm, attention_over_the_batch]
 ROWS_MOVE = [permuted, reversed_batch, rolled, strided_reversed, transposed_batch, shifted_pairs, merged_rows]
 ROWS_MOVE += [cumulative, crossing_gradient, outer_broadcast, batch_as_features, einsum_over_the_batch]
-SEVERAL_USES = [tied, called_twice, regularised, weight_norm]
+SEVERAL_USES = [regularised, weight_norm]
 CONTROL_FLOW = [conditional, loop, function_call]
 NOT_LINEAR = [clipped_gradient, shifted_gradient, squared_gradient, normalised_gradient]
 NOT_LINEAR += [selected_gradient(select, first) for select in (old_select, new_select) for first in (True, False)]

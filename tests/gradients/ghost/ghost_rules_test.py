@@ -198,18 +198,6 @@ def test_rows_looked_up_twice_are_added_before_they_are_squared_under_xla(rng):
     assert np.square(tape.gradient(loss, rows)).sum() < 0.7 * own
 
 
-def test_tables_looked_up_twice_are_unrecognised(rng):
-    table = variable(rng, 6, 3)
-    case = Case(
-        lambda x: squared_error(tf.gather(table, x) * tf.gather(table, x[:, ::-1])),
-        [table],
-        tf.TensorSpec([None, 4], tf.int32),
-        rng,
-    )
-    case.check(rng.integers(0, 6, size=[3, 4]).astype(np.int32), all_recognised=False)
-    assert 0 in case.plan.unrecognised
-
-
 # ---------------------------------------------------------------------------------------------------
 # Arithmetic.
 
