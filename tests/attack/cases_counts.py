@@ -79,6 +79,7 @@ def _empty_element(x):
 
 # An axis other than the examples' that is as long as there are examples.
 _AXES = {
+    "count_by_the_rest_of_a_reshape": lambda x: x * _many(tf.shape(tf.reshape(x, [2, -1]))[1] // 2),
     "count_by_a_place_in_a_table": lambda x: x * _table_as_long(x),
     "count_by_a_kernel": lambda x: x * _many(_kernel_as_long(x)),
     "count_by_an_outer_product": lambda x: (

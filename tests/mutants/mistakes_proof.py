@@ -31,6 +31,13 @@ MISTAKES = (
         ),
     ),
     Mutation(
+        "what a reshape leaves to an axis is public",
+        "gradients/proof/shapes.py",
+        "        _grows(after, axis, rest)\n",
+        "        pass\n",
+        (f"{_COUNTED}::test_what_may_tell_the_number_of_examples_is_run_one_by_one[the rest of a reshape]",),
+    ),
+    Mutation(
         "an output shape may depend on how many examples there are",
         "gradients/proof/shapes.py",
         "elementwise.not_counted(None if symbols is None else list(symbols.ravel()), axis)",

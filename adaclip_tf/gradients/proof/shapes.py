@@ -37,7 +37,7 @@ def _reshape(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     """
     label = only_first(labels)
     before = walk.sizes.extents(graph.with_ones(op.inputs[0]))
-    after = _new_shape(walk, op)
+    after, rest = _new_shape(walk, op)
     walk.settle(op.inputs[1])  # no entry is lost or won, so the axes are looked at below, one and all
     if label.outer != 1:
         return _same_rows(label, before, after)
@@ -46,6 +46,8 @@ def _reshape(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
         return _same_front(label, before, after)
     axis = _axis_after(after, front)
     elementwise.not_counted(after, axis)
+    if isinstance(before[label.axis], Count):
+        _grows(after, axis, rest)
     if isinstance(after[axis], Count) and after[axis].multiple is not None:
         return dataclasses.replace(label, axis=axis, rows=after[axis].multiple)
     behind, unknown_behind = known_product(before[label.axis + 1 :])
@@ -60,14 +62,25 @@ def _reshape(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     return dataclasses.replace(label, axis=axis, rows=None, checks=label.checks | {check})
 
 
-def _new_shape(walk: Walk, op: tf.Operation) -> list[Any]:
+def _new_shape(walk: Walk, op: tf.Operation) -> tuple[list[Any], int | None]:
+    """The extents, and the axis that gets what is left for it, the -1 (None: there is none, or nobody knows which)."""
     static: list[Any] = op.outputs[0].shape.as_list() if rank(op.outputs[0]) else []
     if not static:
         raise Unproven("flattens the examples into a scalar", mixing=True)
     symbols = walk.sizes.symbols(op.inputs[1])
     if symbols is None or len(symbols) != len(static):
-        return static
-    return [s if s is not None or r == -1 else r for s, r in zip(static, symbols)]
+        return static, static.index(None) if static.count(None) == 1 else None
+    shape = [s if s is not None or r == -1 else r for s, r in zip(static, symbols)]
+    return shape, next((axis for axis, symbol in enumerate(symbols) if symbol == -1 and static[axis] is None), None)
+
+
+def _grows(after: list[Any], axis: int, rest: int | None) -> None:
+    """Raises unless it is `axis` whose extent grows with the number of examples, and no other."""
+    extent = after[axis]
+    if axis != rest and not isinstance(extent, Count):
+        raise Unproven("has a shape in which another axis than that of the examples grows with their number")
+    if rest not in (None, axis) and extent.multiple is None:  # N times N, say, and the rest the less
+        raise Unproven("leaves to an axis what may depend on the number of examples")
 
 
 def _axis_after(after: list[Any], front: int) -> int:

@@ -71,6 +71,8 @@ def _place_in_a_table(x, n):
 
 
 PROVEN = {
+    "the rest of a reshape by examples": lambda x, n: x * tf.reduce_sum(tf.reshape(x, [n, -1]), 1, keepdims=True),
+    "the rest of a reshape by parts": lambda x, n: x + tf.reshape(tf.reshape(x, [-1]), [-1, 3]),
     "an output shape": lambda x, n: x * _transposed(x, n, 7, 1, 1),
     "bins": lambda x, n: x * _bins(x, 5),
     "a shape to put into": lambda x, n: x * _put_back(x, n, 5),
@@ -90,6 +92,11 @@ PROVEN = {
     "a fixed seed, for all alike": lambda x, n: x + tf.random.stateless_normal([3], [1, 2]),
 }
 NOT_PROVEN = {
+    "the rest of a reshape": lambda x, n: x * tf.cast(tf.shape(tf.reshape(x, [3, -1]))[1], tf.float32),
+    "the rest of a reshape by a number": lambda x, n: (
+        x * tf.cast(tf.shape(tf.reshape(x, [tf.cast(W[0, 0] + 4.0, tf.int32), -1]))[1], tf.float32)
+    ),
+    "the rest behind a square": lambda x, n: x * tf.cast(tf.shape(tf.reshape(x, [n * n, -1]))[1], tf.float32),
     "an output shape as long": lambda x, n: x * _transposed(x, n, n, 1, 1),
     "as many bins": lambda x, n: x * _bins(x, n),
     "put into as many places": lambda x, n: x * _put_back(x, n, n),
