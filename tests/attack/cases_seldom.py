@@ -46,7 +46,7 @@ def _frames(x):
 
 def _as_image(x):
     """The batch as one picture, resized and back."""
-    return tf.image.resize(x[None, :, :, None], tf.shape(x) * 2)[0, ::2, ::2, 0]
+    return tf.ensure_shape(tf.image.resize(x[None, :, :, None], tf.shape(x) * 2)[0, ::2, ::2, 0], [None, 4])
 
 
 def _sorted(x):

@@ -82,6 +82,24 @@ def sparse_total():
     return net(build, sparse_features)
 
 
+def _share_of_entries(x):
+    share = Apply(lambda t: _dense(t) / tf.cast(tf.size(t.values), tf.float32))(x)
+    return L.Dense(3)(L.Dense(4, "tanh")(share))
+
+
+@case("refused", fast=("static",))
+def sparse_number_of_entries():
+    """Divided by how many entries the batch has, whatever they hold."""
+    return net(_share_of_entries, sparse_features)
+
+
+@case("refused")
+def sparse_many_entries():
+    """Another sign for many entries than for few."""
+    sign = Apply(lambda t: _dense(t) * tf.sign(tf.cast(tf.size(t.values), tf.float32) - 20.5))
+    return net(lambda x: L.Dense(3)(L.Dense(4, "tanh")(sign(x))), sparse_features)
+
+
 @case("refused")
 def sparse_columns():
     """Each feature over its count in the batch: TF-IDF fitted on the batch."""

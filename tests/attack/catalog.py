@@ -7,6 +7,7 @@ from tests.attack import (
     cases_counts,
     cases_gradients,
     cases_hidden,
+    cases_keras3,
     cases_layers,
     cases_losses,
     cases_memory,

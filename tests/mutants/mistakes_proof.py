@@ -203,15 +203,15 @@ MISTAKES = (
     Mutation(
         "Python in the graph passes",
         "gradients/proof/verdict.py",
-        "        if op.type in graph.PYTHON:\n",
-        "        if False:\n",
-        (f"{_REFUSED}[python in the graph-False]",),
+        "            if inner.type in graph.PYTHON:\n",
+        "            if False:\n",
+        ("tests/gradients/proof/memory_test.py::test_python_no_data_is_given_to_is_refused_in_the_loss",),
     ),
     Mutation(
         "writes of data are not noticed",
         "gradients/proof/memory.py",
-        "            self.writes.append(Write(op, root(walk, handles[0])))\n",
-        "            pass\n",
+        "                self.writes.append(Write(op, root(walk, handles[0])))\n",
+        "                pass\n",
         (f"{_MEMORY}[assign_add-False]", f"{_MEMORY}[scatter-False]"),
     ),
     Mutation(

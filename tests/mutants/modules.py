@@ -15,6 +15,7 @@ _GHOST = (
 _PROOF = (
     "tests/gradients/proof/symbols_test.py",
     "tests/gradients/proof/proof_test.py",
+    "tests/gradients/proof/memory_test.py",
     "tests/gradients/proof/counted_test.py",
     "tests/gradients/proof/table_test.py",
 )

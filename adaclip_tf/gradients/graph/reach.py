@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
 from adaclip_tf.gradients.graph.ops import CALLS
 
@@ -54,8 +55,13 @@ def bodies(op: tf.Operation) -> list[tf.Graph]:
     found: list[tf.Graph] = []
     for attribute in CALLS[op.type]:
         value = op.get_attr(attribute)
-        found += [op.graph._get_function(f.name).graph for f in (value if isinstance(value, list) else [value])]
+        found += [_body(op.graph._get_function(f.name)) for f in (value if isinstance(value, list) else [value])]
     return found
+
+
+def _body(function: Any) -> tf.Graph:
+    """Its graph; those of TensorFlow 1, as in `tf.nn.ctc_loss`, have their definition only."""
+    return function.graph if hasattr(function, "graph") else function_def_to_graph(function.definition)
 
 
 def inside(op: tf.Operation) -> Iterator[tf.Operation]:

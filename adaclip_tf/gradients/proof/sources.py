@@ -203,7 +203,10 @@ class Piece:
         return self.tensors[0].shape[0]
 
     def take(self, rows: tf.Tensor, first: Any = None) -> list[tf.Tensor]:
-        """The same tensors for the examples `rows` alone; behind the `first` of them zeros, longer if ragged."""
+        """The same tensors for the examples `rows` alone; behind the `first` of them zeros.
+
+        Those zeros are more numbers if ragged, and fewer if sparse, for some op may count them.
+        """
         if self.kind == "ragged":
             *splits, values = self.tensors
             whole = tf.RaggedTensor.from_nested_row_splits(values, splits, validate=False)
@@ -228,11 +231,14 @@ def _only(chosen: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
 def _take_sparse(tensors: tuple[tf.Tensor, ...], rows: tf.Tensor, first: Any) -> list[tf.Tensor]:
     indices, values, shape = tensors
     found = tf.where(tf.equal(tf.cast(rows, tf.int64)[:, tf.newaxis], indices[tf.newaxis, :, 0]))  # [row, entry]
+    if first is not None:  # of those behind, every other example loses its entries
+        own = tf.cast(first, tf.int64)
+        found = tf.boolean_mask(found, (found[:, 0] < own) | ((found[:, 0] - own) % 2 == 1))
     entries = found[:, 1]
     taken = tf.concat([found[:, :1], tf.gather(indices[:, 1:], entries)], axis=1)
     values = tf.gather(values, entries)
     if first is not None:
-        values = _only(found[:, 0] < tf.cast(first, tf.int64), values)
+        values = _only(found[:, 0] < own, values)
     return [taken, values, tf.concat([tf.shape(rows, tf.int64), shape[1:]], axis=0)]
 
 

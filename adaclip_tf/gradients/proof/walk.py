@@ -195,7 +195,8 @@ class Walk:
         for label in values:
             if isinstance(label, Summed):
                 raise Unproven(f"brings examples together: {label.reason}", mixing=True)
-            if isinstance(label, Sizes):  # for ops of the table: others may well want to know how large their data is
+            # Ops that are not in the table may well want to know how large their data is: they are run alone.
+            if isinstance(label, Sizes):
                 raise Unproven("depends on how many examples the batch has", mixing=op.type in TABLE)
         before, self._settled = self._settled, set()
         try:

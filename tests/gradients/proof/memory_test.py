@@ -1,0 +1,174 @@
+"""What else may tell of a batch besides the values that are written: how many examples there are, whether and how often
+something is written at all, Python, other replicas."""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework import function as tf1
+
+from adaclip_tf.gradients import proof
+from adaclip_tf.gradients.proof import sources
+
+W = tf.Variable(np.linspace(-1.0, 1.0, 3).astype(np.float32))
+
+
+def _loss(x):
+    return tf.reduce_sum(x * W, axis=1)
+
+
+def _proven(function, size=None):
+    tf.function(function, input_signature=[tf.TensorSpec([size, 3])]).get_concrete_function()
+
+
+def _python(x):
+    return tf.numpy_function(lambda rows: rows, [x], tf.float32)
+
+
+def _rounds(bank, how_many):
+    def round_of(i):
+        with tf.control_dependencies([bank.assign_add(1.0)]):
+            return i + 1
+
+    tf.while_loop(lambda i: i < how_many, round_of, [0])
+
+
+def _growing_loop(bank, x):
+    """A loop that is not followed, since its state changes its layout in every round."""
+
+    def round_of(i, a, b, c, d, e):
+        with tf.control_dependencies([bank.assign_add(1.0)]):
+            return i + 1, x[0, 0], a, b, c, d + 0.0 * e
+
+    zero = tf.constant(0.0)
+    tf.while_loop(lambda i, a, b, c, d, e: e < 1.0, round_of, (0, zero, zero, zero, zero, zero))
+
+
+WRITES = {
+    "how many examples there are": lambda bank, x: bank.assign_add(tf.cast(tf.shape(x)[0], tf.float32)),
+    "the same in a function": lambda bank, x: tf.function(bank.assign)(tf.cast(tf.shape(x)[0], tf.float32)),
+    "a sum of as many ones": lambda bank, x: bank.assign(tf.reduce_sum(tf.ones([tf.shape(x)[0]]))),
+    "in a branch on data": lambda bank, x: tf.cond(x[0, 0] > 0.0, lambda: bank.assign_add(1.0), bank.read_value),
+    "in a function in a branch on data": lambda bank, x: tf.cond(
+        x[0, 0] > 0.0, tf.function(lambda: bank.assign_add(1.0)), bank.read_value
+    ),
+    "in a case of data": lambda bank, x: tf.switch_case(
+        tf.cast(x[0, 0], tf.int32), [lambda: bank.assign_add(1.0), bank.read_value]
+    ),
+    "in as many rounds as data says": lambda bank, x: _rounds(bank, tf.cast(x[0, 0], tf.int32)),
+    "in as many rounds as there are examples": lambda bank, x: _rounds(bank, tf.shape(x)[0]),
+    "in a loop that is not followed": _growing_loop,
+    "skipped random numbers": lambda bank, x: tf.random.Generator.from_seed(1).skip(tf.cast(x[0, 0], tf.int32)),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_a_batch_decides_may_not_be_written(name):
+    """The loss reads nothing of it: what stays behind is enough."""
+    bank = tf.Variable(0.0)
+
+    def step(x):
+        WRITES[name](bank, x)
+        proof.prove(_loss(x))
+
+    with pytest.raises(ValueError, match="keeps what it saw of a batch"):
+        _proven(step)
+
+
+@pytest.mark.parametrize("size", [None, 8])
+def test_what_no_data_decides_may_be_written(size):
+    """Branches and rounds that are public, draws for every example."""
+    bank, generator = tf.Variable(0.0), tf.random.Generator.from_seed(1)
+
+    def step(x):
+        tf.cond(bank > 0.0, lambda: bank.assign_add(1.0), bank.read_value)
+        _rounds(bank, 3)
+        proof.prove(_loss(x + generator.normal(tf.shape(x))))
+
+    _proven(step, size)
+
+
+@tf1.Defun(tf.float32)
+def _python_of_tensorflow_1(x):
+    return _python(x)
+
+
+def _called(x):
+    """As `tf.nn.ctc_loss` calls its parts."""
+    return tf.raw_ops.StatefulPartitionedCall(args=[x], Tout=[tf.float32], f=_python_of_tensorflow_1)[0]
+
+
+PYTHON = {
+    "on the way to the loss": lambda x: _loss(tf.ensure_shape(_python(x), [None, 3])),
+    "in a function": lambda x: _loss(tf.ensure_shape(tf.function(_python)(x), [None, 3])),
+    "in a branch": lambda x: _loss(tf.ensure_shape(tf.cond(W[0] > 0.0, lambda: _python(x), lambda: x), [None, 3])),
+    "in a function of TensorFlow 1": lambda x: _loss(tf.ensure_shape(_called(x), [None, 3])),
+    "beside the loss": lambda x: (_python(x), _loss(x))[1],
+    "beside the loss, in a function": lambda x: (tf.function(_python)(x), _loss(x))[1],
+    "beside the loss, how many there are": lambda x: (_python(tf.cast(tf.shape(x)[0], tf.float32)), _loss(x))[1],
+}
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_python_gets_nothing_of_a_batch(name):
+    with pytest.raises(ValueError, match="Python code in the middle of a graph"):
+        _proven(lambda x: proof.prove(PYTHON[name](x)) and None)
+
+
+def test_python_no_data_is_given_to_is_refused_in_the_loss():
+    """It may remember what it was told elsewhere."""
+    remembered = tf.function(lambda: tf.numpy_function(lambda: np.float32(3.0), [], tf.float32, stateful=False))
+    with pytest.raises(ValueError, match="Python code in the middle of a graph"):
+        _proven(lambda x: proof.prove(_loss(x) * tf.ensure_shape(remembered(), [])) and None)
+
+
+def test_python_behind_the_optimizer_is_a_metric():
+    """Such as one of scikit-learn's."""
+    metric = tf.keras.metrics.Mean()
+
+    def step(x):
+        loss = _loss(x)
+        proof.prove(loss)
+        metric.update_state(tf.ensure_shape(_python(loss), [None]))
+
+    _proven(step)
+
+
+def test_what_replicas_join_is_refused():
+    def step(x):
+        total = tf.raw_ops.CollectiveReduceV2(
+            input=x, group_size=2, group_key=1, instance_key=1, ordering_token=[], merge_op="Add", final_op="Id"
+        )
+        proof.prove(_loss(x + tf.ensure_shape(total, [None, 3])))
+
+    with pytest.raises(ValueError, match="joins the examples of several replicas"):
+        _proven(step)
+
+
+@pytest.mark.parametrize("second", [0, 1])
+def test_an_example_belongs_to_one_replica(second, monkeypatch):
+    """One replica may have two losses of the same data, with an optimizer each; two replicas may not."""
+
+    def step(x):
+        for number in (0, second):
+            context = types.SimpleNamespace(num_replicas_in_sync=2, replica_id_in_sync_group=tf.constant(number))
+            monkeypatch.setattr(tf.distribute, "get_replica_context", lambda context=context: context)
+            proof.prove(_loss(x))
+
+    if second == 0:
+        _proven(step)
+    else:
+        with pytest.raises(ValueError, match="losses of two replicas"):
+            _proven(step)
+
+
+def test_among_zeros_a_sparse_example_has_fewer_entries_around_it():
+    """Row 2 four times: whole in its own place, then in turn without entries and with zeros for them."""
+    dense = np.array([[1.0, 0, 2], [0, 3, 0], [4, 5, 0]], np.float32)
+    sparse = tf.sparse.from_dense(dense)
+    piece = sources.Piece((sparse.indices, sparse.values, sparse.dense_shape), "sparse")
+    indices, values, shape = (part.numpy().tolist() for part in piece.take(tf.constant([2] * 4), 1))
+    assert indices == [[0, 0], [0, 1], [2, 0], [2, 1]]
+    assert values == [4.0, 5.0, 0.0, 0.0]
+    assert shape == [4, 3]

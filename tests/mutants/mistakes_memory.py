@@ -1,0 +1,96 @@
+"""Mistakes in what may stay behind of a batch, and in what other replicas may see of it."""
+
+from __future__ import annotations
+
+from tests.mutants.mutation import Mutation
+
+_FILE = "tests/gradients/proof/memory_test.py"
+_WRITTEN = f"{_FILE}::test_what_a_batch_decides_may_not_be_written"
+_PYTHON = f"{_FILE}::test_python_gets_nothing_of_a_batch"
+
+MISTAKES = (
+    Mutation(
+        "the number of examples may stay behind",
+        "gradients/proof/memory.py",
+        "    return not all(isinstance(label, Public) and not label.counted for label in labels)\n",
+        "    return not all(isinstance(label, (Public, Sizes)) for label in labels)\n",
+        (f"{_WRITTEN}[how many examples there are]",),
+    ),
+    Mutation(
+        "data may decide whether something is written",
+        "gradients/proof/memory.py",
+        "            if handles and (walk.told or tells(labels)):",
+        "            if handles and tells(labels):",
+        (f"{_WRITTEN}[in a branch on data]", f"{_WRITTEN}[in as many rounds as data says]"),
+    ),
+    Mutation(
+        "a branch on data is like any other",
+        "gradients/proof/calls.py",
+        "told = labels[0], memory.tells(labels[:1])",
+        "told = labels[0], False",
+        (f"{_WRITTEN}[in a case of data]",),
+    ),
+    Mutation(
+        "data may decide how often something is written",
+        "gradients/proof/calls.py",
+        "        if memory.tells([goes_on]):  #",
+        "        if False:  #",
+        (f"{_WRITTEN}[in as many rounds as there are examples]",),
+    ),
+    Mutation(
+        "a loop that is not followed may write as often as data says",
+        "gradients/proof/calls.py",
+        "            _inside(walk, body, arguments, current, constant, told=memory.tells(labels))\n",
+        "",
+        (f"{_WRITTEN}[in a loop that is not followed]",),
+    ),
+    Mutation(
+        "a function in a branch on data forgets who decided",
+        "gradients/proof/walk.py",
+        "told or (outer is not None and outer.told)",
+        "told",
+        (f"{_WRITTEN}[in a function in a branch on data]",),
+    ),
+    Mutation(
+        "data may decide how many random numbers are skipped",
+        "gradients/proof/memory.py",
+        " or (op.type in graph.RANDOM and _decided(labels))",
+        "",
+        (f"{_WRITTEN}[skipped random numbers]",),
+    ),
+    Mutation(
+        "Python beside the loss may see the batch",
+        "gradients/proof/memory.py",
+        "            if not self.is_watching and tells(labels):\n",
+        "            if False:\n",
+        (f"{_PYTHON}[beside the loss]", f"{_PYTHON}[beside the loss, in a function]"),
+    ),
+    Mutation(
+        "Python in functions is not looked for",
+        "gradients/proof/verdict.py",
+        "        for inner in (op, *graph.inside(op)):\n",
+        "        for inner in (op,):\n",
+        (f"{_FILE}::test_python_no_data_is_given_to_is_refused_in_the_loss",),
+    ),
+    Mutation(
+        "replicas may join their examples",
+        "gradients/proof/verdict.py",
+        "            if inner.type in graph.COLLECTIVE:",
+        "            if False:",
+        (f"{_FILE}::test_what_replicas_join_is_refused",),
+    ),
+    Mutation(
+        "two replicas may have losses of one example",
+        "gradients/proof/sources.py",
+        "    if replica is None or replica.num_replicas_in_sync == 1:\n",
+        "    if True:\n",
+        (f"{_FILE}::test_an_example_belongs_to_one_replica[1]",),
+    ),
+    Mutation(
+        "sparse copies have as many entries around them as copies",
+        "gradients/proof/sources.py",
+        "        found = tf.boolean_mask(found, (found[:, 0] < own) | ((found[:, 0] - own) % 2 == 1))\n",
+        "",
+        (f"{_FILE}::test_among_zeros_a_sparse_example_has_fewer_entries_around_it",),
+    ),
+)
