@@ -34,9 +34,9 @@ from adaclip_tf.gradients.proof.walk import Walk
 _SAME = ("Identity", "Cast", "Squeeze", "ExpandDims", "Reshape", "StopGradient")
 _ENTERS = ("Placeholder", "IteratorGetNext", "IteratorGetNextSync")
 _NEWS = (
-    "The loss is weighted, by `class_weight` or `sample_weight`. Weights up to 1 are applied after clipping, and count in "
-    "full; what is above 1 multiplies the gradient before clipping, which undoes it where gradients are clipped. Divide "
-    "all weights by the largest one, and raise the learning rate instead."
+    "The loss is weighted, by `class_weight` or `sample_weight`. Weights up to 1 are applied after clipping, and count "
+    "in full; what is above 1 multiplies the gradient before clipping, which undoes it where gradients are clipped. "
+    "Divide all weights by the largest one, and raise the learning rate instead."
 )
 
 
@@ -68,9 +68,7 @@ def _factors(loss: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, float] | None:
     factor = 1.0
     while True:
         op = loss.op
-        if op.type == "Identity" or (op.type in ("AddN", "Add") and len(op.inputs) == 1):
-            loss = op.inputs[0]
-        elif op.type == "Cast" and op.inputs[0].dtype.is_floating:
+        if op.type == "Identity" or (op.type == "AddN" and len(op.inputs) == 1) or _between_floats(op):
             loss = op.inputs[0]
         elif op.type == "Mul":
             constant = next((i for i in (0, 1) if _scalar(op.inputs[i]) is not None), None)
@@ -84,6 +82,10 @@ def _factors(loss: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, float] | None:
         if one_each and graph.behind(weights, _SAME).op.type in _ENTERS:
             return values, weights, factor
     return None
+
+
+def _between_floats(op: tf.Operation) -> bool:
+    return op.type == "Cast" and op.inputs[0].dtype.is_floating
 
 
 def _scalar(tensor: tf.Tensor) -> Any:
