@@ -8,6 +8,7 @@
 | `isolated` | every microbatch run by itself: right for any function of one example              |
 | `graph/`   | questions about TensorFlow's graphs, which all of these ask there                   |
 | `reduced`  | from the mean over a batch back to the loss of each example                        |
+| `weighted` | weights of examples, which clipping does not undo                                  |
 | `backward` | one backward pass, and what it was made from                                       |
 
 May import `core` and `_internal`. Knows TensorFlow's graphs and no Keras.

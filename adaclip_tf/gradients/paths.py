@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import logging
 
 from adaclip_tf import core
-from adaclip_tf.gradients import backward, ghost, isolated, proof
+from adaclip_tf.gradients import backward, ghost, isolated, proof, weighted
 
 PATHS = ("auto", "ghost", "jacobian")
 MUST_DIVIDE = "`num_microbatches` must divide the batch size; got num_microbatches={}"
@@ -60,6 +60,9 @@ def clipped_sum(
       clip: how w_k becomes u_k, a `core.Clip`.
       raw_norms: also computes |g_k|^2, which nothing but debugging needs.
     """
+    counts = None
+    if num_microbatches is None:  # a microbatch has no weight of its own
+        loss, counts = weighted.split(loss, tape)
     proven = proof.prove(loss)
     num_records = tf.shape(loss)[0] if num_microbatches is None else _whole_microbatches(loss, num_microbatches)
     size = 1 if num_microbatches is None else tf.math.floordiv(tf.shape(loss)[0], num_records)
@@ -68,7 +71,7 @@ def clipped_sum(
     if clip.needs_gradients:
         if path == "ghost":
             raise ValueError('This clip looks at every coordinate of a gradient: use `gradient_path="auto"`.')
-        return _by_example(passed, proven, transform, clip, num_records, raw_norms)
+        return _by_example(passed, proven, transform, clip, num_records, raw_norms, counts)
     handles, others = {}, dict.fromkeys(range(len(variables)), "")
     if path != "jacobian":
         handles, others = _ghost_handles(passed, num_records, proven)
@@ -88,14 +91,17 @@ def clipped_sum(
     totals: dict[int, tf.Tensor] = {}
     squared_norms = known
     if others:
-        totals, squared_norms, more = _isolated(passed, proven, transform, clip, groups, others, known, num_records)
+        totals, squared_norms, more = _isolated(
+            passed, proven, transform, clip, groups, others, known, num_records, counts
+        )
         raw += more
     weights = [clip.weights(squares) for squares in squared_norms]
     for number, group in enumerate(groups):
+        shares = weights[number] if counts is None else weights[number] * counts  # c_k omega_k
         for index in group:
             if index in handles:
-                weighted = handles[index].weighted_sum(weights[number])
-                totals[index] = transform.apply_to_sum(weighted, tf.reduce_sum(weights[number]), index)
+                total = handles[index].weighted_sum(shares)
+                totals[index] = transform.apply_to_sum(total, tf.reduce_sum(shares), index)
     ordered = [totals[i] for i in range(len(variables))]
     least = functools.reduce(tf.minimum, weights)
     return ClippedSum(ordered, num_records, least, tf.add_n(squared_norms), raw if raw_norms else None)
@@ -150,7 +156,7 @@ class _NoGradient:
         return tf.zeros(self._shape)
 
 
-def _isolated(passed, proven, transform, clip, groups, others, known, num_records):
+def _isolated(passed, proven, transform, clip, groups, others, known, num_records, counts):
     """Of the variables in `others`: sum_k u_k, the |w_k|^2 of every group with what the others add to it (`known`),
     and |g_k|^2."""
     indices = sorted(others)
@@ -168,6 +174,8 @@ def _isolated(passed, proven, transform, clip, groups, others, known, num_record
             if members:
                 square += core.squared_norms([transformed[i] for i in members])
             weight = clip.weights(square)
+            if counts is not None:
+                weight *= tf.gather(counts, [k])
             for i in members:
                 totals[i] += tf.squeeze(core.weigh_records([transformed[i]], weight)[0], 0)
             squares.append(square[0])
@@ -177,14 +185,15 @@ def _isolated(passed, proven, transform, clip, groups, others, known, num_record
     return dict(zip(indices, totals)), tf.unstack(norms, axis=1), raw
 
 
-def _by_example(passed, proven, transform, clip, num_records, raw_norms):
+def _by_example(passed, proven, transform, clip, num_records, raw_norms, counts):
     """The clipped sum where norms do not say how to clip."""
 
     def consume(k, gradients, state):
         totals, norms, raw = state
         record = [gradient[tf.newaxis] for gradient in gradients]
         transformed = transform.apply([gradient + poison for gradient in record])
-        totals = [total + tf.squeeze(u, 0) for total, u in zip(totals, clip.records(transformed))]
+        share = 1.0 if counts is None else counts[k]
+        totals = [total + share * tf.squeeze(u, 0) for total, u in zip(totals, clip.records(transformed))]
         return totals, norms.write(k, core.squared_norms(transformed)), raw.write(k, core.squared_norms(record)[0])
 
     poison = proven.poison()

@@ -226,11 +226,15 @@ class Reference:
         return [np.linalg.norm(gradients, axis=1) for gradients in self.gradients(data)]
 
     def clipped_sums(self, data, clips) -> list[np.ndarray]:
-        """sum_k g_k / max(C, |g_k|)."""
+        """sum_k g_k / max(C, |g_k|). A weight per example counts after clipping if it is at most 1."""
+        after = np.ones(num_examples(data))
+        if self._problem.loss_fn is None and not self._problem.players and len(data) == 3 and data[2].ndim == 1:
+            after = np.where(data[2] <= 1.0, data[2], 1.0)
+            data = (*data[:2], np.where(data[2] <= 1.0, 1.0, data[2]).astype(data[2].dtype))
         sums = []
         for gradients, clip in zip(self.gradients(data), clips):
             norms = np.linalg.norm(gradients, axis=1, keepdims=True)
-            sums.append((gradients / np.maximum(clip, norms)).sum(axis=0))
+            sums.append((after[:, np.newaxis] * gradients / np.maximum(clip, norms)).sum(axis=0))
         return sums
 
 

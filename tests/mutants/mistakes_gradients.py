@@ -105,4 +105,11 @@ MISTAKES = (
         "        return tf.identity(loss)",
         ("tests/optimizers/handed_over_test.py::test_what_the_tape_sees_has_no_gradient",),
     ),
+    Mutation(
+        "weights above 1 are applied after clipping",
+        "gradients/weighted.py",
+        "counts = (weights >= 0.0) & (weights <= 1.0)",
+        "counts = weights >= 0.0",
+        ("tests/gradients/weighted_test.py::test_no_weight_makes_an_example_count_for_more_than_1",),
+    ),
 )

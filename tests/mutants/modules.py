@@ -103,6 +103,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "optimizers/rule_state.py": (*_OPTIMIZER, "tests/optimizers/optimizer_saving_test.py"),
     "optimizers/tags.py": ("tests/optimizers/optimizer_test.py",),
     "optimizers/handed_over.py": ("tests/optimizers/handed_over_test.py",),
+    "gradients/weighted.py": ("tests/gradients/weighted_test.py",),
     "gradients/reduced.py": ("tests/gradients/reduced_test.py",),
     "optimizers/quantile_clip.py": ("tests/optimizers/baselines_test.py",),
     "_internal/variables.py": ("tests/optimizers/replicas_test.py",),
