@@ -610,4 +610,4 @@ def test_a_first_step_is_traced_once():
     x = np.ones([4, 3], np.float32)
     for _ in range(2):
         model.train_on_batch(x, x[:, :1])
-    assert len(traces) == (1 if keras.GENERATION == 2 else 2)  # Keras 3 looks at shapes before
+    assert len(traces) == 1
