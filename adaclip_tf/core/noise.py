@@ -54,7 +54,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,7 @@ from adaclip_tf.core import box_muller
 
 _PHILOX = 1  # `tf.random.Algorithm.PHILOX`, as raw ops want it
 _RADII_PER_BLOCK, _ANGLES_PER_BLOCK = 2, 4  # a block has 128 bits
+_TOGETHER = 2**18  # numbers whose words stay in a processor's cache while they are sorted
 
 _forks = 0
 
@@ -128,10 +129,17 @@ class NoiseSource:
         """
         self._own()
         shapes = [_known_shape(shape) for shape in shapes]
-        starts, blocks = layout([shape.num_elements() for shape in shapes], self._terms)
-        key, counters = self._take(starts.ravel(), blocks)
-        own = iter(tf.unstack(counters))  # in the order of variables, terms, radii before angles
-        return [self._normal(shape, key, own) for shape in shapes]
+        sizes = [shape.num_elements() for shape in shapes]
+        starts, blocks = layout(sizes, self._terms)
+        numbers = np.repeat(sizes, self._terms).tolist()  # of each draw, in the order of variables, then terms
+        groups = _groups(numbers)
+        firsts = [starts.reshape([-1, 2])[group[0]] for group in groups]
+        key, counters = self._take(np.ravel(firsts).astype(np.uint64), blocks)
+        own = iter(tf.unstack(counters))  # radii, then angles, of each group's first draw
+        drawn: list[tf.Tensor] = []
+        for group in groups:
+            drawn += _draw([numbers[i] for i in group], key, radii=next(own), angles=next(own))
+        return [self._normal(shape, drawn[i * self._terms :][: self._terms]) for i, shape in enumerate(shapes)]
 
     def _take(self, starts: np.ndarray, blocks: int) -> tuple[tf.Tensor, tf.Tensor]:
         """The key, and the counters at each of `starts` within the next `blocks`, which no other call gets."""
@@ -142,11 +150,8 @@ class NoiseSource:
         low, high, key = tf.unstack(tf.bitcast(state, tf.uint64))
         return key[tf.newaxis], _advance(low, high, starts)
 
-    def _normal(self, shape: tf.TensorShape, key: tf.Tensor, counters: Iterator[tf.Tensor]) -> tf.Tensor:
-        draws = [_draw(shape, key, radii=next(counters), angles=next(counters)) for _ in range(self._terms)]
-        if self._terms == 1:
-            return draws[0]
-        return tf.add_n(draws) / math.sqrt(self._terms)
+    def _normal(self, shape: tf.TensorShape, draws: list[tf.Tensor]) -> tf.Tensor:
+        return tf.reshape(draws[0] if self._terms == 1 else tf.add_n(draws) / math.sqrt(self._terms), shape)
 
     def _own(self) -> None:
         """Takes a new key in a process that the source was forked into."""
@@ -193,14 +198,46 @@ def _advance(low: tf.Tensor, high: tf.Tensor, by: np.ndarray) -> tf.Tensor:
     return tf.stack([lows, high + carry], axis=-1)
 
 
-def _draw(shape: tf.TensorShape, key: tf.Tensor, radii: tf.Tensor, angles: tf.Tensor) -> tf.Tensor:
-    size = shape.num_elements()
-    pairs = _ceil(size, 2)
-    words = _words(pairs, key, radii, tf.uint64)
+def _groups(numbers: Sequence[int]) -> list[list[int]]:
+    """Which draws, of so many numbers each, are made by the same ops: neighbours that are `_TOGETHER` at most.
+
+    Every op costs time when a step is traced, and more when XLA compiles it. The words of neighbours lie in a row.
+    """
+    groups: list[list[int]] = []
+    total = 0
+    for index, number in enumerate(numbers):
+        total += number
+        if not groups or total > _TOGETHER:
+            groups.append([])
+            total = number
+        groups[-1].append(index)
+    return groups
+
+
+def _draw(numbers: Sequence[int], key: tf.Tensor, radii: tf.Tensor, angles: tf.Tensor) -> list[tf.Tensor]:
+    """Draws of so many `numbers` each, flat, whose words lie in a row; `radii`, `angles`: the first one's counters."""
+    pairs = [_ceil(number, 2) for number in numbers]
+    if len(pairs) == 1:  # no pass over a large one's words but those that use them
+        words, turns = _words(pairs[0], key, radii, tf.uint64), _words(pairs[0], key, angles, tf.uint32)
+    else:
+        words, turns = _words_of_all(pairs, key, radii)
     mask = tf.cast(words, tf.uint32)  # their lower halves
-    masked = tf.bitwise.bitwise_xor(_words(pairs, key, angles, tf.uint32), mask)
+    masked = tf.bitwise.bitwise_xor(turns, mask)
     draws = box_muller.normals(words, tf.bitcast(masked, tf.int32))
-    return tf.reshape(draws if size == 2 * pairs else draws[:size], shape)
+    if len(pairs) == 1:
+        return [draws if numbers[0] == 2 * pairs[0] else draws[: numbers[0]]]
+    parts = [tf.reshape(part, [-1]) for part in tf.split(tf.reshape(draws, [2, -1]), pairs, axis=1)]
+    return [part if number == 2 * half else part[:number] for part, number, half in zip(parts, numbers, pairs)]
+
+
+def _words_of_all(pairs: Sequence[int], key: tf.Tensor, counter: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The radii and the angles of several draws, each of them joined, by one op over all of their blocks."""
+    lengths = []  # in words of 32 bits: radii, what is left of their last block, angles, the same
+    for number in pairs:
+        lengths += [2 * number, -2 * number % 4, number, -number % 4]
+    words = tf.split(_words(sum(lengths), key, counter, tf.uint32), lengths)
+    radii = tf.reshape(tf.concat(words[0::4], axis=0), [-1, 2])  # lower half first, as the op for 64 bits has them
+    return tf.bitcast(radii, tf.uint64), tf.concat(words[2::4], axis=0)
 
 
 def _words(number: int, key: tf.Tensor, counter: tf.Tensor, dtype: tf.DType) -> tf.Tensor:

@@ -37,9 +37,13 @@ class ClippingRule:
 
     Attributes:
       positive_state: names of the parts of the state that are above 0. A saved state where they are not is refused.
+      treats_coordinates_alike: `transform` and `next_state` do the same with every coordinate, whichever variable it is
+        of, and (a, b) have an entry for each. Then they may be handed several variables as one long one. Counts for
+        the very class that says it, not for those below it.
     """
 
     positive_state: tuple[str, ...] = ()
+    treats_coordinates_alike = False
 
     def initial_state(self, specs: Sequence[Any]) -> Any:
         """The state before the first step, for variables with the shapes and names of `specs`."""
@@ -155,6 +159,8 @@ class AdaClip(_FromMoments):
     the least noise.
     """
 
+    treats_coordinates_alike = True
+
     def transform(self, state, specs):
         del specs
         std = [tf.sqrt(variance) for variance in state.variance]
@@ -165,6 +171,8 @@ class AdaClip(_FromMoments):
 @dataclasses.dataclass(frozen=True)
 class Whitening(_FromMoments):
     """a = m, b_i = sqrt(d / gamma) s_i: every coordinate of w has the same variance."""
+
+    treats_coordinates_alike = True
 
     def transform(self, state, specs):
         factor = math.sqrt(_dimension(specs) / self.gamma)

@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from adaclip_tf import core
-from adaclip_tf._internal import keras, signatures
+from adaclip_tf._internal import keras, signatures, variables
 from adaclip_tf.optimizers import checks, replicas, tags, traced
 from adaclip_tf.optimizers.settings import Settings
 from adaclip_tf.optimizers.shell import Shell
@@ -169,7 +169,7 @@ class DPOptimizer(Shell):
         loss = tf.convert_to_tensor(loss() if callable(loss) else loss)
         var_list = list(var_list() if callable(var_list) else var_list)
         loss = checks.per_example_loss(loss, self.private_step.num_microbatches_here, replicas.count(), tape)
-        with tf.init_scope():
+        with variables.made_at_once():
             self.build(var_list)
         indices = [self.index_of(variable) for variable in var_list]
         checks.check_known_variables(indices, var_list, self.name)

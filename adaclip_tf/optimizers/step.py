@@ -29,6 +29,7 @@ from adaclip_tf import core, gradients
 from adaclip_tf.core import noise
 from adaclip_tf.gradients import proof
 from adaclip_tf.optimizers import past, replicas, unnoised
+from adaclip_tf.optimizers.joined import Joined
 from adaclip_tf.optimizers.rule_state import RuleState
 from adaclip_tf.optimizers.settings import Settings
 from adaclip_tf.privacy import past_steps
@@ -131,16 +132,16 @@ class PrivateStep:
         complete, g~ is 0.
         """
         self._see_microbatches(loss)
-        state = self.state()
-        form = self._fused_transform if tf.nest.flatten(state) else self._transform
-        transform = form(state, self._trained)
-        total, records, complete = self.clip_and_accumulate(loss, variables, tape, transform)
+        joined = Joined(self.rule, self.specs)
+        state = joined.join(self.state())
+        transform = (self._fused_transform if tf.nest.flatten(state) else self._transform)(state, self._trained)
+        total, records, complete = self.clip_and_accumulate(loss, variables, tape, joined.part(transform))
         if replicas.count() == 1:  # nobody to add up with: noise and what follows in one pass over the parameters
-            learn = functools.partial(self._noise_and_learn, state, transform, total, records)
+            learn = functools.partial(self._noise_and_learn, joined, state, transform, total, records)
         else:
             shares = _when(complete, lambda: self.add_noise(total), lambda: _zeros(self._sum_specs()))
             noised_sum, records = self.publish(shares, records, complete)
-            learn = functools.partial(self.learn, state, transform, noised_sum, records)
+            learn = functools.partial(self.learn, joined, state, transform, noised_sum, records)
         mean = _when(complete, learn, lambda: _zeros(self.specs))
         mean = [tf.cast(gradient, variable.dtype) for gradient, variable in zip(mean, variables)]
         complete = tf.convert_to_tensor(complete)
@@ -200,22 +201,21 @@ class PrivateStep:
         with tf.control_dependencies([agreement]):
             return [tf.identity(part) for part in noised_sum], records
 
-    def learn(self, state, transform, noised_sum, records):
+    def learn(self, joined, state, transform, noised_sum, records):
         """Updates the state from W, counts the step, and returns g~."""
-        return self._keep(records, functools.partial(self._fused_learn, state, transform, noised_sum))
+        return self._keep(joined, records, self._fused_learn, state, transform, joined.join(noised_sum))
 
-    def _noise_and_learn(self, state, transform, total, records):
+    def _noise_and_learn(self, joined, state, transform, total, records):
         """`learn` from W = `add_noise(total)`, compiled together."""
-        normals = self._normals()
-        return self._keep(records, functools.partial(self._fused_private_step, state, transform, total, normals))
+        sums = joined.join(total), joined.join(self._normals())
+        return self._keep(joined, records, self._fused_private_step, state, transform, *sums)
 
-    def _keep(self, records, release):
-        """Keeps what `release(divisor)` makes known, g~ and the next state; counts the step."""
-        divisor = tf.cast(self.settings.expected_records or records, tf.float32)
+    def _keep(self, joined, records, release, *arguments):
+        """Keeps what `release(*arguments, divisor)` makes known, g~ and the next state; counts the step."""
         # An empty batch of unknown expected size has nothing to be divided by.
-        divisor = tf.maximum(divisor, 1.0)
+        divisor = tf.maximum(tf.cast(self.settings.expected_records or records, tf.float32), 1.0)
         proof.privatised([divisor, records])  # the size of a batch is public where no other is given
-        mean, next_state = release(divisor)
+        mean, next_state = joined.part(release(*arguments, divisor))
         proof.privatised([mean, next_state])
         self._rule_state.assign(self._trained, next_state)
         # Only once the data is there: a step that finds the dataset at its end must not count.
@@ -228,7 +228,7 @@ class PrivateStep:
 
     def _transform(self, state, trained):
         # `trained` is traced for: a state that is one for all variables does not say which of them it is of.
-        return self.rule.transform(state, [self._all_specs[index] for index in trained])
+        return self.rule.transform(state, Joined(self.rule, [self._all_specs[index] for index in trained]).specs)
 
     def _published_step(self, state, transform, noised_sum, divisor):
         return core.published_step(self.rule, state, transform, noised_sum, self.settings.noise_multiplier, divisor)

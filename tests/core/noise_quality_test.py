@@ -33,9 +33,10 @@ class _Steps:
 
     def _terms(self, source):
         """What a source with two terms would add up, for a variable of the first shape."""
-        starts, blocks = noise.layout([np.prod(self.shapes[0])], terms=2)
+        size = int(np.prod(self.shapes[0]))
+        starts, blocks = noise.layout([size], terms=2)
         key, counters = source._take(starts.ravel(), blocks)
-        return [noise._draw(tf.TensorShape(self.shapes[0]), key, counters[i], counters[i + 1]) for i in (0, 2)]
+        return noise._draw([size, size], key, counters[0], counters[1])
 
     def __iter__(self):
         for _ in range(self.number):

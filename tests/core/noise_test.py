@@ -188,11 +188,12 @@ def test_sums_of_several_draws_are_sums_of_draws_that_differ(monkeypatch):
     """If all terms had one counter, the sum would be sqrt(n) times a draw. With constant draws the scaling shows."""
     source, seen = noise.NoiseSource(seed=1, terms=3), []
 
-    def constant(shape, key, radii, angles):
+    def constant(numbers, key, radii, angles):
         seen.extend((tuple(counter.numpy()), tuple(key.numpy())) for counter in (radii, angles))
-        return tf.ones(shape)
+        return [tf.ones([number]) for number in numbers]
 
     monkeypatch.setattr(noise, "_draw", constant)
+    monkeypatch.setattr(noise, "_TOGETHER", 1)  # each has its own
     (draw,) = source.fresh_normals([(2,)])
     np.testing.assert_allclose(draw, np.sqrt(3) * np.ones(2), rtol=1e-6)
     assert len(set(seen)) == 6

@@ -30,9 +30,16 @@ MISTAKES = (
         "core/noise.py",
         "low + tf.constant(by, tf.uint64)",
         "low + tf.constant(0 * by, tf.uint64)",
+        ("tests/core/noise_counters_test.py::test_a_million_pairs_of_call_and_variable_have_blocks_of_their_own",),
+    ),
+    Mutation(
+        "variables that are drawn together share their angles",
+        "core/noise.py",
+        "tf.concat(words[2::4], axis=0)",
+        "tf.concat([words[2][:1]] * sum(pairs), axis=0)",
         (
             "tests/core/noise_test.py::test_variables_of_one_step_do_not_share_words",
-            "tests/core/noise_counters_test.py::test_a_million_pairs_of_call_and_variable_have_blocks_of_their_own",
+            "tests/core/noise_key_test.py::test_draws_are_those_of_philox_with_the_whole_key",
         ),
     ),
     Mutation(

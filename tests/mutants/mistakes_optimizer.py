@@ -32,9 +32,19 @@ MISTAKES = (
     Mutation(
         "accumulation adds no noise",
         "optimizers/step.py",
-        "functools.partial(self._noise_and_learn, state, transform, total, records)",
-        "functools.partial(self.learn, state, transform, total, records)",
+        "functools.partial(self._noise_and_learn, joined, state, transform, total, records)",
+        "functools.partial(self.learn, joined, state, transform, total, records)",
         ("tests/optimizers/noise_terms_test.py::test_accumulation_adds_noise_once_per_logical_batch",),
+    ),
+    Mutation(
+        "small variables that are joined get the noise of one of them",
+        "optimizers/joined.py",
+        "flat = tf.concat([tf.reshape(tensors[i], [-1]) for i in self._small], axis=0)",
+        "flat = tf.concat([tf.fill([size], tf.reshape(tensors[0], [-1])[0]) for size in self._sizes()], axis=0)",
+        (
+            "tests/optimizers/joined_test.py::test_joined_and_parted_again_is_what_it_was",
+            "tests/optimizers/joined_test.py::test_training_is_the_same",
+        ),
     ),
     Mutation(
         "noised steps are not counted",

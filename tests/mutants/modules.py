@@ -83,6 +83,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/ghost/several.py": ("tests/gradients/ghost/several_test.py",),
     "gradients/ghost/slices.py": _GHOST,
     "gradients/ghost/terms.py": (*_GHOST, "tests/gradients/gradients_test.py"),
+    "optimizers/joined.py": ("tests/optimizers/joined_test.py",),
     "optimizers/step.py": (
         *_OPTIMIZER,
         "tests/optimizers/optimizer_saving_test.py",

@@ -605,3 +605,19 @@ def test_no_noise_and_a_seed_are_warned_about(caplog):
         logging.get_absl_logger().removeHandler(caplog.handler)
     assert "WITHOUT any privacy" in caplog.text
     assert "NOT private" in caplog.text
+
+
+def test_a_first_step_is_traced_once():
+    """The optimizer makes its variables in the first step; TensorFlow must not trace that step again for it."""
+    traces = []
+
+    def loss(labels, outputs):
+        traces.append(type(outputs))
+        return tf.reduce_sum(tf.square(outputs - labels), axis=1)
+
+    model = tf.keras.Sequential([tf.keras.Input([3]), tf.keras.layers.Dense(1)])
+    model.compile(DPAdaClipSGD(0.1, momentum=0.5, noise_multiplier=1.0, expected_batch_size=4), loss)
+    x = np.ones([4, 3], np.float32)
+    for _ in range(2):
+        model.train_on_batch(x, x[:, :1])
+    assert len(traces) == 1
