@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # editors and type checkers see the names; `_HOME` is what ha
     from adaclip_tf.query import AdaClipSumQuery, ClippedSumQuery
     from adaclip_tf.releasing.inspection import check_release
     from adaclip_tf.releasing.release import release
+    from adaclip_tf.scales.private_scales import PrivateScales
     from adaclip_tf.tensorboard.callback import PrivacyTensorBoard
 
 versions.check()
@@ -59,6 +60,7 @@ _HOME = {
     "PrivacyBudgetSpentError": "privacy.budget",
     "PrivacyTensorBoard": "tensorboard.callback",
     "PrivatePCA": "data.pca",
+    "PrivateScales": "scales.private_scales",
     "release": "releasing.release",
     "split_budget": "privacy.calibration",
     "training_event": "privacy.events",
@@ -79,6 +81,7 @@ __all__ = [
     "PrivacyBudgetSpentError",
     "PrivacyTensorBoard",
     "PrivatePCA",
+    "PrivateScales",
     "check_model",
     "check_release",
     "distributed_poisson_batches",

@@ -144,17 +144,30 @@ class _Grouped:
         self._n, self._geometry, self._images, self._groups = ctx.n, geometry, images, groups
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        geometry = self._geometry
-        size = math.prod(geometry.kernel)
-
         def norms(arrays: list[tf.Tensor]) -> tf.Tensor:
             gradients = tf.einsum("epkgc,epgd->ekcgd", *self._factors(arrays))
             return terms.direct_norms(self._in_kernel_order(gradients), center, scale)
 
-        each = self._images.rows.per_microbatch or 1
-        floats = 3 * size + 3 * each * geometry.positions * (geometry.taps * geometry.image[2] + geometry.out[2])
-        value = slices.map_examples(norms, self._images.split, self._n, floats)
+        value = slices.map_examples(norms, self._images.split, self._n, self._floats())
         return SquaredNorms(value, value)
+
+    def _floats(self) -> int:
+        """What one example takes, at most."""
+        geometry = self._geometry
+        positions = (self._images.rows.per_microbatch or 1) * geometry.positions
+        return 3 * math.prod(geometry.kernel) + 3 * positions * (geometry.taps * geometry.image[2] + geometry.out[2])
+
+    def square_sums(self, weights: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+        geometry = self._geometry
+        scale = scale if terms.is_scalar(scale) else tf.reshape(scale, geometry.kernel)
+
+        def sums(arrays: list[tf.Tensor], weights: tf.Tensor) -> tf.Tensor:
+            gradients = self._in_kernel_order(tf.einsum("epkgc,epgd->ekcgd", *self._factors(arrays)))
+            weighted = tf.math.multiply_no_nan(gradients, tf.reshape(weights, [-1, 1, 1, 1, 1]))
+            return tf.reduce_sum(tf.square(weighted / scale), axis=0)
+
+        floats = self._floats() + math.prod(geometry.kernel)
+        return slices.sum_examples(sums, self._images.split, weights, self._n, floats, geometry.kernel)
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         image, out = self._images.weighted(weights)

@@ -51,6 +51,25 @@ class Handle:
         weights = tf.reshape(tf.cast(weights, tf.float32), [-1])
         return tf.reshape(self._term.weighted_sum(weights), self._shape)
 
+    @property
+    def sums_squares(self) -> bool:
+        """Whether `square_sums` can be asked: a term, or one that it is made of, may have no form for it."""
+        term: Any = self._term
+        while term is not None and hasattr(term, "square_sums"):
+            term = getattr(term, "_term", None)
+        return term is None
+
+    @tf.autograph.experimental.do_not_convert
+    def square_sums(self, weights: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+        """sum_k (weights_k g_k / b)^2 in the variable's shape, float32. Weight 0 leaves a record out, NaNs and all.
+
+        Args:
+          weights: c_k, [n]: 0 where the record's norm is not finite, else small enough for c_k g_k / b to be.
+          scale: b > 0, broadcasting against the variable.
+        """
+        weights = tf.reshape(tf.cast(weights, tf.float32), [-1])
+        return tf.reshape(self._term.square_sums(weights, self._full(scale)), self._shape)
+
     def _full(self, value: Any) -> tf.Tensor:
         value = tf.cast(value, tf.float32)
         if value.shape.rank == 0 or value.shape == self._shape:

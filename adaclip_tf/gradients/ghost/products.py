@@ -28,6 +28,12 @@ class OuterProduct:
         dy = self._rows.keep(dy, weights) if small_x else self._rows.weigh(dy, weights)
         return tf.matmul(x, dy, transpose_a=True)
 
+    def square_sums(self, weights: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+        """(c x_i dy_j)^2 = x_i^2 (c dy_j)^2: one product, as for the weighted sum."""
+        x, dy = self._rows.keep(self._x, weights), self._rows.weigh(self._dy, weights)
+        sums = tf.matmul(tf.square(x), tf.square(dy), transpose_a=True)
+        return sums / tf.square(scale if terms.is_scalar(scale) else tf.reshape(scale, sums.shape))
+
 
 class SumOfOuterProducts:
     """g_k = sum_t x_kt dy_kt^T over T rows per microbatch: [T, I] and [T, J] matrices.
@@ -108,6 +114,23 @@ class SumOfOuterProducts:
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return self._total(weights)
+
+    def square_sums(self, weights: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+        """Positions of one example are added up before they are squared, so g_k is formed, slice by slice."""
+        inner, outer = self._shape
+        flip = inner > outer  # as for the norms
+        scale = self._transpose(scale) if flip or terms.is_scalar(scale) else tf.reshape(scale, self._shape)
+
+        def sums(arrays: list[tf.Tensor], weights: tf.Tensor) -> tf.Tensor:
+            x, dy = self._make(arrays)
+            gradients = tf.matmul(dy, x, transpose_a=True) if flip else tf.matmul(x, dy, transpose_a=True)
+            weighted = tf.math.multiply_no_nan(gradients, tf.reshape(weights, [-1, 1, 1]))
+            return tf.reduce_sum(tf.square(weighted / scale), axis=0)
+
+        floats = 3 * inner * outer + (self._length or 1) * (inner + outer)
+        shape = [outer, inner] if flip else [inner, outer]
+        total = slices.sum_examples(sums, self._arrays, weights, self._n, floats, shape)
+        return tf.transpose(total) if flip else total
 
 
 def _sum_squares(rows: tf.Tensor) -> tf.Tensor:

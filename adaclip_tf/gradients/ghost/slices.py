@@ -26,11 +26,9 @@ def map_examples(
     Every slice has the same length, which XLA needs: the last one starts early enough to fit and repeats a
     few examples.
     """
-    length = max(1, BUDGET // (4 * max(1, floats_per_example)))
-    static = tf.get_static_value(n)
-    if (static is not None and static <= length) or floats_per_example <= _MODEST * _floats(arrays):
+    length = _slice_length(arrays, n, floats_per_example)
+    if length is None:
         return function(list(arrays))
-    length = tf.minimum(length, n)
     rest = [] if width is None else [width]
 
     def body(index: tf.Tensor, results: tf.Tensor):
@@ -48,6 +46,44 @@ def map_examples(
         parallel_iterations=1,
     )
     return results
+
+
+def sum_examples(
+    function: Callable[[list[tf.Tensor], tf.Tensor], tf.Tensor],
+    arrays: Sequence[tf.Tensor],
+    weights: tf.Tensor,
+    n: tf.Tensor,
+    floats_per_example: int,
+    shape: Sequence[int],
+) -> tf.Tensor:
+    """The sum of `function(slice of arrays, slice of weights)`, of `shape`, over slices that hold every example once.
+
+    The function must leave out examples of weight 0: those that the last slice repeats get it.
+    """
+    length = _slice_length(arrays, n, floats_per_example)
+    if length is None:
+        return function(list(arrays), weights)
+
+    def body(index: tf.Tensor, total: tf.Tensor):
+        start = tf.minimum(index * length, n - length)
+        fresh = start + tf.range(length) >= index * length
+        own = tf.where(fresh, _slice(weights, start, length), 0.0)
+        return index + 1, total + function([_slice(array, start, length) for array in arrays], own)
+
+    count = tf.math.floordiv(n + length - 1, tf.maximum(length, 1))
+    _, total = tf.while_loop(
+        lambda index, _: index < count, body, (tf.constant(0), tf.zeros(shape, tf.float32)), parallel_iterations=1
+    )
+    return total
+
+
+def _slice_length(arrays: Sequence[tf.Tensor], n: tf.Tensor, floats_per_example: int) -> tf.Tensor | None:
+    """How many examples fit the budget at a time; None for all of them."""
+    length = max(1, BUDGET // (4 * max(1, floats_per_example)))
+    static = tf.get_static_value(n)
+    if (static is not None and static <= length) or floats_per_example <= _MODEST * _floats(arrays):
+        return None
+    return tf.minimum(length, n)
 
 
 def _floats(arrays: Sequence[tf.Tensor]) -> int:

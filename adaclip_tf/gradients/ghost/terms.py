@@ -51,6 +51,9 @@ class Term(Protocol):
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         """sum_k weights_k g_k; a record of weight 0 contributes exactly 0, whatever its values."""
 
+    def square_sums(self, weights: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+        """sum_k (weights_k g_k / scale)^2, coordinate by coordinate; weight 0 leaves a record out as above."""
+
 
 class Rows:
     """A tensor whose leading axis holds the microbatches' rows in the layout of a label."""
@@ -128,6 +131,11 @@ class PerExample:
         )
         return tf.matmul(_column(weights, kept), kept, transpose_a=True)
 
+    def square_sums(self, weights: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+        weighted = tf.math.multiply_no_nan(self._gradients, _column(weights, self._gradients))
+        scale = scale if is_scalar(scale) else tf.reshape(scale, [1, self._size])
+        return tf.reduce_sum(tf.square(weighted / scale), axis=0)
+
 
 class Bias(PerExample):
     """A bias whose per-example gradient is dy [n, J] itself.
@@ -168,6 +176,10 @@ class Transposed:
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return tf.transpose(tf.reshape(self._term.weighted_sum(weights), self._sizes), self._permutation)
 
+    def square_sums(self, weights: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+        sums = self._term.square_sums(weights, self._back(scale))
+        return tf.transpose(tf.reshape(sums, self._sizes), self._permutation)
+
 
 class Negated:
     """The negative of another term."""
@@ -180,6 +192,9 @@ class Negated:
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return -self._term.weighted_sum(weights)
+
+    def square_sums(self, weights: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+        return self._term.square_sums(weights, scale)
 
 
 def is_scalar(tensor: tf.Tensor) -> bool:
