@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # editors and type checkers see the names; `_HOME` is what ha
     from adaclip_tf.releasing.release import release
     from adaclip_tf.scales.private_scales import PrivateScales
     from adaclip_tf.tensorboard.callback import PrivacyTensorBoard
+    from adaclip_tf.training.make_private import make_private
 
 versions.check()
 
@@ -52,6 +53,7 @@ _HOME = {
     "epsilon": "privacy.epsilon",
     "epsilon_of": "privacy.epsilon",
     "Ledger": "privacy.ledger",
+    "make_private": "training.make_private",
     "noise_multiplier": "privacy.calibration",
     "optimizer_event": "privacy.events",
     "poisson_batches": "data.sampling",
@@ -87,6 +89,7 @@ __all__ = [
     "distributed_poisson_batches",
     "epsilon",
     "epsilon_of",
+    "make_private",
     "noise_multiplier",
     "optimizer_event",
     "poisson_batches",

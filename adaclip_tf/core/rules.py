@@ -77,7 +77,7 @@ class ClippingRule:
     def direction(self, state: Any, mean: list[tf.Tensor]) -> list[tf.Tensor]:
         """What the update is handed in the place of the private mean gradient: g~ itself, by default.
 
-        A function of the state and of g~ alone, so post-processing.
+        A function of g~ and of the state after the step alone, so post-processing.
         """
         del state
         return mean

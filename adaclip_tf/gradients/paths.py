@@ -138,8 +138,6 @@ class _NoGradient:
     """Handle of a variable that the loss does not depend on: g_k = 0. Noise is added to it like to any other, for
     whether an eager model uses a variable may depend on the data."""
 
-    sums_squares = True
-
     def __init__(self, shape, num_records):
         self._shape, self._num_records = shape, num_records
 
@@ -151,9 +149,9 @@ class _NoGradient:
         del weights
         return tf.zeros(self._shape)
 
-    def square_sums(self, weights, scale):
-        del weights, scale
-        return tf.zeros(self._shape)
+    def row_norms(self, weights):
+        del weights
+        return tf.zeros([*self._shape[:-1], 1] if self._shape.rank else [])
 
 
 def _isolated(passed, proven, transform, clip, groups, others, known, num_records):

@@ -235,7 +235,7 @@ class PrivateStep:
         mean, next_state = core.published_step(
             self.rule, state, transform, noised_sum, self.settings.noise_multiplier, divisor
         )
-        return self.rule.direction(state, mean), next_state
+        return self.rule.direction(next_state, mean), next_state
 
     def _private_step(self, state, transform, total, normals, divisor):
         return self._published_step(state, transform, core.add_noise(total, normals, self._share), divisor)

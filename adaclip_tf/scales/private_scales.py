@@ -4,7 +4,7 @@ The warm-up of the method (`scales.method`, docs/no_tuning.md), at the model's i
 
     h = 1, C = 1
     search the median of |g_k / h| with c noised counts                      -> C
-    R times: noised sums of squares of clipped gradients, all rows together  -> h, C
+    R times: noised sums of the norms of rows of clipped gradients           -> h, C
     search the median of |g_k / h| with c noised counts                      -> C
 
 Formal guarantee. The data is looked at through 2 c counts and R vectors of sums (`scales.queries`), each of which gets
@@ -23,6 +23,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import uuid
 import zipfile
 import zlib
 from typing import Any
@@ -34,7 +35,6 @@ from absl import logging
 from adaclip_tf import core, gradients
 from adaclip_tf._internal import files, keras, validate
 from adaclip_tf.core import noise
-from adaclip_tf.privacy import events
 from adaclip_tf.privacy.epsilon import epsilon_of
 from adaclip_tf.privacy.mechanism import Mechanism
 from adaclip_tf.scales import estimate, method, queries
@@ -54,7 +54,7 @@ class PrivateScales:
     `make_private` does all of that. Everything that it holds after `fit` is private, and may be published.
 
     Args:
-      noise_multiplier: z_w, of the sums of squares.
+      noise_multiplier: z_w, of the sums of row norms.
       count_noise: sigma_c, the standard deviation of the noise on the counts, whose sensitivity is 1/2. 0, of either,
         is not private.
       settings: the constants of the method.
@@ -66,7 +66,11 @@ class PrivateScales:
       shapes_: h, an array for each trainable variable, with 1 along the axis that a row runs over.
       names_: the variables' names.
       unseen_: names of the variables whose gradients were hidden by noise while others were not.
+      name: tells this object, and what is loaded from its file, from all others: by it a ledger knows it.
+      notes: a dict of plain numbers and words, saved with it; nothing here reads them.
     """
+
+    notes: dict[str, Any]
 
     def __init__(
         self,
@@ -85,6 +89,7 @@ class PrivateScales:
         if seed is not None:
             logging.warning("seed=%d makes the noise of PrivateScales predictable: for tests only, NOT private.", seed)
         self._fits = 0
+        self.name, self.notes = f"scales-{uuid.uuid4().hex}", {}
         self.clip_: float | None = None
         self.shapes_: list[np.ndarray] = []
         self.names_: list[str] = []
@@ -112,19 +117,12 @@ class PrivateScales:
         """
         run = Mechanism(validate.positive("noise_multiplier", noise_multiplier), num_examples, batch_size)
         asked = settings.noise(run.noise_multiplier, batch_size / num_examples, run.count(epochs=epochs, steps=steps))
-        return cls(noise_multiplier=asked.squares, count_noise=asked.counts, settings=settings, seed=seed)
+        return cls(noise_multiplier=asked.rows, count_noise=asked.counts, settings=settings, seed=seed)
 
     @property
     def event(self) -> dp_accounting.DpEvent:
         """The `dp_accounting` event of all that was fitted so far; before the first `fit`, of one."""
-        fits = max(1, self._fits)
-        return dp_accounting.ComposedDpEvent(
-            [
-                events.gaussian_event(self.noise_multiplier, self.settings.rounds * fits),
-                # Noise over sensitivity: a count moves by 1/2.
-                events.gaussian_event(2.0 * self.count_noise, 2 * self.settings.counts * fits),
-            ]
-        )
+        return self.settings.event(method.QueryNoise(self.noise_multiplier, self.count_noise), max(1, self._fits))
 
     def statement(self, *, delta: float) -> str:
         """What was asked of the data and what it cost, in words."""
@@ -132,7 +130,7 @@ class PrivateScales:
         cost = epsilon_of(self.event, delta=delta)
         return (
             f"Scales of the gradients, learnt {'once' if fits == 1 else f'{fits} times'} before training: each time "
-            f"{settings.rounds} vectors of sums of squares (sensitivity 1, noise {self.noise_multiplier:.4g}) and "
+            f"{settings.rounds} vectors of sums of row norms (sensitivity 1, noise {self.noise_multiplier:.4g}) and "
             f"{2 * settings.counts} counts (sensitivity 1/2, noise {self.count_noise:.4g}) over the whole data. By "
             f"themselves they cost epsilon = {cost:.4g} at delta = {delta:g} (RDP); together with training less than "
             "the sum."
@@ -189,8 +187,8 @@ class PrivateScales:
         clip = self._median(asked, shapes, 1.0, settings.first_span)
         self._unseen: tuple[int, ...] = ()
         for _ in range(settings.rounds):
-            noised = self._noised_squares(asked, clip, shapes)
-            shaped = estimate.next_shapes(clip, shapes, noised, self.noise_multiplier, settings.power)
+            noised = self._noised_rows(asked, clip, shapes)
+            shaped = estimate.next_shapes(clip, shapes, noised, asked.widths, self.noise_multiplier, settings.power)
             clip, shapes, self._unseen = shaped.clip, shaped.shapes, shaped.unseen
         self.clip_ = self._median(asked, shapes, clip, settings.last_span)
         self.shapes_ = [shape.astype(np.float32) for shape in shapes]
@@ -204,11 +202,11 @@ class PrivateScales:
             search.move(float(noised) / asked.num_examples + 0.5)
         return search.clip
 
-    def _noised_squares(self, asked: queries.Queries, clip: float, shapes: list[np.ndarray]) -> list[np.ndarray]:
-        """V with noise."""
-        squares = asked.squares(clip, shapes)
-        normals = self._normals([square.shape for square in squares])
-        return [square + self.noise_multiplier * normal for square, normal in zip(squares, normals)]
+    def _noised_rows(self, asked: queries.Queries, clip: float, shapes: list[np.ndarray]) -> list[np.ndarray]:
+        """M with noise."""
+        sums = asked.rows(clip, shapes)
+        normals = self._normals([part.shape for part in sums])
+        return [part + self.noise_multiplier * normal for part, normal in zip(sums, normals)]
 
     def _normals(self, shapes: list[Any]) -> list[np.ndarray]:
         return [normal.numpy().astype(np.float64) for normal in self._noise.fresh_normals(shapes)]
@@ -221,7 +219,8 @@ class PrivateScales:
         multiplier = 1.0
         if expected_batch_size is not None:
             multiplier = self.settings.multiplier_for(noise_multiplier, self._coordinates, expected_batch_size)
-        return core.Scales(self.clip_ or 0.0, self.shapes_, multiplier)
+        settings = self.settings
+        return core.Scales(self.clip_ or 0.0, self.shapes_, multiplier, settings.damping, settings.damping_decay)
 
     def _check_fitted(self) -> None:
         if self.clip_ is None:
@@ -240,6 +239,8 @@ class PrivateScales:
             "names": self.names_,
             "unseen": self.unseen_,
             "coordinates": self._coordinates,
+            "name": self.name,
+            "notes": self.notes,
         }
         with files.replacing(path) as file:
             np.savez(file, about=np.array(json.dumps(about)), **arrays)
@@ -275,6 +276,7 @@ class PrivateScales:
         scales.clip_, scales.shapes_ = checked.clip, list(checked.shapes)
         scales._fits = validate.positive_integer("fits", about["fits"])
         scales._coordinates = validate.positive_integer("coordinates", about["coordinates"])
+        scales.name, scales.notes = str(about["name"]), dict(about["notes"])
         scales.names_ = [str(name) for name in about["names"]]
         scales.unseen_ = [str(name) for name in about["unseen"]]
         return scales

@@ -3,14 +3,14 @@
 | query     | sums over the examples k                      | moved by one example, at most              |
 |-----------|-----------------------------------------------|--------------------------------------------|
 | `count`   | 1[|g_k / h| <= C] - 1/2                       | 1/2                                        |
-| `squares` | sum_{j in row i} u_kj^2 for all rows i, where | 1, in L2 norm over all rows together       |
-|           | u_k = g_k / (C h) clipped to norm 1           | (`gradients.squares` has the proof)        |
+| `rows`    | |u_k,row i| for all rows i, where             | 1, in L2 norm over all rows together       |
+|           | u_k = g_k / (C h) clipped to norm 1           | (`gradients.row_norms` has the proof)      |
 
 An example whose gradient is not finite answers -1/2 and 0. (1[.] - 1/2 and not 1[.]: half of n, which is public, is
 taken off, and what is left has half the sensitivity.)
 
 The norms |g_k / h| of all examples do not depend on C, so one pass over the data serves all counts with one h. They
-stay in this object. `count` and `squares` return sums without noise: whoever calls them adds it before anything else
+stay in this object. `count` and `rows` return sums without noise: whoever calls them adds it before anything else
 looks at them.
 
 Examples are kept apart as in training: the same proof, the same refusals.
@@ -28,7 +28,7 @@ from adaclip_tf import gradients
 from adaclip_tf._internal import keras, regularizers
 from adaclip_tf.data import sampling
 from adaclip_tf.optimizers import checks
-from adaclip_tf.scales import rows
+from adaclip_tf.scales.rows import row_shape
 
 
 class Queries:
@@ -50,21 +50,22 @@ class Queries:
         check_model(model, loss, first)
         self.variables = [keras.native(variable) for variable in model.trainable_variables]
         checks.check_variables(self.variables)
-        self.row_shapes = [rows.row_shape(variable.shape) for variable in self.variables]
+        self.row_shapes = [row_shape(variable.shape) for variable in self.variables]
+        self.widths = [int(variable.shape[-1]) if variable.shape.rank else 1 for variable in self.variables]
         batch = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), first)
         scale = [tf.TensorSpec(shape, tf.float32) for shape in self.row_shapes]
         losses = _losses_of(model, loss)
 
-        def ask(batch: Any, scale: list[tf.Tensor], sums: bool) -> gradients.ClippedSquares:
+        def ask(batch: Any, scale: list[tf.Tensor], sums: bool) -> gradients.ClippedRowNorms:
             with tf.GradientTape() as tape:
                 values = losses(batch)
             values = checks.per_example_loss(values, None, 1, tape)
-            return gradients.clipped_squares(values, self.variables, tape, scale, path=gradient_path, sums=sums)
+            return gradients.clipped_row_norms(values, self.variables, tape, scale, path=gradient_path, sums=sums)
 
-        def traced(sums: bool) -> Callable[..., gradients.ClippedSquares]:
+        def traced(sums: bool) -> Callable[..., gradients.ClippedRowNorms]:
             return tf.function(lambda b, s: ask(b, s, sums), input_signature=[batch, scale], autograph=False)
 
-        self._norms_of, self._squares_of = traced(False), traced(True)
+        self._norms_of, self._rows_of = traced(False), traced(True)
         self._norms: np.ndarray | None = None
 
     def look_at_norms(self, shapes: Sequence[np.ndarray]) -> None:
@@ -80,12 +81,12 @@ class Queries:
         within = np.less_equal(self._norms, clip)  # False for what is no number
         return float(np.sum(within)) - 0.5 * len(within)
 
-    def squares(self, clip: float, shapes: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """V: for all rows sum_k sum_{j in row} u_kj^2. No noise yet."""
+    def rows(self, clip: float, shapes: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """M: sum_k |u_k,row i| for all rows. No noise yet."""
         scale = _tensors([clip * shape for shape in shapes])
         total = [np.zeros(shape) for shape in self.row_shapes]
         for batch in self._slices():
-            for whole, part in zip(total, self._squares_of(batch, scale).total):
+            for whole, part in zip(total, self._rows_of(batch, scale).total):
                 whole += part.numpy()
         return total
 
@@ -112,6 +113,11 @@ def check_model(model: Any, loss: Any, example: Any) -> None:
             "the scales with `core.Scales`, or use a model with Keras's `train_step`."
         )
     if loss is None:
+        if keras.GENERATION == 2 and model.distribute_strategy.num_replicas_in_sync > 1:
+            raise NotImplementedError(
+                "Keras 2 can't compute a compiled loss outside of its replicas: give `loss` as a "
+                "`tf.keras.losses.Loss`, or fit the scales on the same model outside of the strategy."
+            )
         if getattr(model, "loss", None) is None:
             raise ValueError("`loss` is None and the model is not compiled with one: give it, or compile first.")
     elif not isinstance(loss, tf.keras.losses.Loss):

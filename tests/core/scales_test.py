@@ -42,6 +42,28 @@ def test_without_preconditioning_the_direction_is_the_mean():
     assert core.FixedClip(1.0).direction((), mean) is mean
 
 
+def test_what_is_far_above_the_noise_is_damped():
+    """Three steps of W = 60 and 2 at z = 3, B = 10, D = 4, decay .9: p is 400 and 4/9, with its bias taken out, at
+    every step, so that the first is divided by 20 / 4 and the second by nothing. h = C = 1: W / B is 6 and .2."""
+    damped = core.ScaledClip(core.Scales(1.0, [np.ones(1)], damping=4.0))
+    spec = [tf.TensorSpec([2])]
+    state = damped.initial_state(spec)
+    for _ in range(3):
+        noised = [tf.constant([60.0, 2.0])]
+        mean, state = core.published_step(damped, state, damped.transform(state, spec), noised, 3.0, 10.0)
+        np.testing.assert_allclose(damped.direction(state, mean)[0], [6.0 / 5.0, 0.2], rtol=1e-4)
+    np.testing.assert_allclose(state["power"][0], np.array([400.0, 4 / 9]) * (1 - 0.9**3), rtol=1e-4)
+
+
+def test_without_noise_and_without_preconditioning_nothing_is_damped():
+    damped = core.ScaledClip(core.Scales(1.0, [np.ones(1)], damping=4.0))
+    state, spec = damped.initial_state([tf.TensorSpec([2])]), [tf.TensorSpec([2])]
+    noised = [tf.constant([60.0, 2.0])]
+    mean, state = core.published_step(damped, state, damped.transform(state, spec), noised, 0.0, 10.0)
+    np.testing.assert_allclose(damped.direction(state, mean)[0], [6.0, 0.2], rtol=1e-5)
+    assert "power" not in core.ScaledClip(core.Scales(1.0, [np.ones(1)], damping=4.0), False).initial_state(spec)
+
+
 def test_a_direction_is_finite_at_the_ends_of_the_range():
     """C h = 1e-15 and 1e15: squares of both are within float32, and what is divided twice is, too."""
     for size in (1e-15, 1e15):
@@ -52,9 +74,9 @@ def test_a_direction_is_finite_at_the_ends_of_the_range():
 
 
 def test_config_goes_there_and_back_through_json():
-    scales = core.Scales(0.1, [np.float32([[0.1], [1 / 3]]), np.float32([1e-6]), np.float32(2.0)], 1.7)
+    scales = core.Scales(0.1, [np.float32([[0.1], [1 / 3]]), np.float32([1e-6]), np.float32(2.0)], 1.7, 4.0, 0.8)
     again = core.Scales.from_config(json.loads(json.dumps(scales.get_config())))
-    assert (again.clip, again.multiplier) == (0.1, 1.7)
+    assert (again.clip, again.multiplier, again.damping, again.damping_decay) == (0.1, 1.7, 4.0, 0.8)
     for one, other in zip(scales.shapes, again.shapes):
         assert one.dtype == other.dtype == np.float32
         np.testing.assert_array_equal(one, other)
@@ -66,6 +88,8 @@ def test_config_goes_there_and_back_through_json():
         ({"clip": 0.0}, "`clip`"),
         ({"clip": float("nan")}, "`clip`"),
         ({"multiplier": -1.0}, "`multiplier`"),
+        ({"damping": 0.0}, "`damping`"),
+        ({"damping_decay": 1.0}, "`damping_decay`"),
         ({"shapes": [np.float32([1.0, 0.0])]}, r"`shapes\[0\]`"),
         ({"shapes": [np.ones(1), np.float32([np.nan])]}, r"`shapes\[1\]`"),
         ({"shapes": [np.ones(0)]}, r"`shapes\[0\]`"),

@@ -50,14 +50,29 @@ def test_a_row_is_never_below_its_error_as_far_as_it_is_believed():
 
 
 def test_shapes_of_a_round_without_noise():
-    """v = V = 1, 16 and 16: shapes go as 1, 2, 2 at p = 1/2, with root mean square 1. sum v / (C h)^2 stays 33 / C^2:
-    with h = 1, 2, 2 over sqrt(3) it is 3 (1 + 4 + 4) / C'^2."""
-    shaped = estimate.next_shapes(
-        2.0, [np.ones([2, 1]), np.ones([1])], [np.array([[1.0], [16.0]]), np.array([16.0])], 0.0, 0.5
-    )
+    """m = M = 1, 4 and 4: shapes go as 1, 2, 2 with r = 1/2, and root mean square 1. sum m / (C h) stays 9 / C: with
+    h = 1, 2, 2 over sqrt(3) it is sqrt(3) (1 + 2 + 2) / C'."""
+    noised = [np.array([[1.0], [4.0]]), np.array([4.0])]
+    shaped = estimate.next_shapes(2.0, [np.ones([2, 1]), np.ones([1])], noised, [1, 1], 0.0, 0.5)
     np.testing.assert_allclose(np.concatenate([h.ravel() for h in shaped.shapes]), np.array([1, 2, 2]) / math.sqrt(3))
-    assert shaped.clip == pytest.approx(2.0 * math.sqrt(27 / 33))
+    assert shaped.clip == pytest.approx(2.0 * 5 * math.sqrt(3) / 9)
     assert shaped.unseen == ()
+
+
+def test_rows_of_different_widths_are_compared_by_coordinate():
+    """Rows of 1 and of 16 coordinates with norms 1 and 8: coordinates of 1 and 2, shapes as 1 and sqrt(2), and a mean
+    square over all 17 coordinates, (1 + 16 * 2) / 17."""
+    shaped = estimate.next_shapes(
+        1.0, [np.ones([1]), np.ones([1])], [np.array([1.0]), np.array([8.0])], [1, 16], 0.0, 0.5
+    )
+    expected = np.array([1.0, math.sqrt(2)]) / math.sqrt(33 / 17)
+    np.testing.assert_allclose(np.concatenate(shaped.shapes), expected)
+
+
+def test_what_was_asked_with_other_shapes_is_brought_to_the_same_units():
+    """M of rows with h = 1 and 4 is m / h: the same m, 4 and 4, gives the same shapes."""
+    shaped = estimate.next_shapes(1.0, [np.array([[1.0], [4.0]])], [np.array([[4.0], [1.0]])], [3], 0.0, 0.5)
+    np.testing.assert_allclose(shaped.shapes[0], 1.0)
 
 
 def test_a_variable_without_gradients_is_like_the_others():
@@ -66,7 +81,7 @@ def test_a_variable_without_gradients_is_like_the_others():
     shapes = [np.ones([100, 1]), np.ones([8, 1])]
     for _ in range(3):
         noised = [30.0 * rng.normal(size=(100, 1)), 2000.0 * np.ones([8, 1]) + 30.0 * rng.normal(size=(8, 1))]
-        shaped = estimate.next_shapes(1.0, shapes, noised, 30.0, 0.5)
+        shaped = estimate.next_shapes(1.0, shapes, noised, [16, 1], 30.0, 0.5)
         shapes = shaped.shapes
         assert shaped.unseen == (0,)
         np.testing.assert_allclose(shapes[0], 1.0)
@@ -79,11 +94,11 @@ def test_where_nothing_is_seen_well_nothing_is_called_unseen():
 
 
 def test_no_noise_and_no_gradients_leave_all_as_it_was():
-    shaped = estimate.next_shapes(3.0, [np.ones([2, 1])], [np.zeros([2, 1])], 0.0, 0.5)
+    shaped = estimate.next_shapes(3.0, [np.ones([2, 1])], [np.zeros([2, 1])], [2], 0.0, 0.5)
     assert shaped.clip == 3.0
     np.testing.assert_array_equal(shaped.shapes[0], 1.0)
 
 
 def test_a_row_without_gradients_keeps_a_positive_shape():
-    shaped = estimate.next_shapes(1.0, [np.ones([3, 1])], [np.array([[0.0], [1.0], [4.0]])], 0.0, 0.5)
+    shaped = estimate.next_shapes(1.0, [np.ones([3, 1])], [np.array([[0.0], [1.0], [4.0]])], [2], 0.0, 0.5)
     assert shaped.shapes[0].min() > 0.0

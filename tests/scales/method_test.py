@@ -9,17 +9,17 @@ from adaclip_tf.scales.method import DEFAULT, Method
 
 
 def test_noise_of_the_queries():
-    """z0 = 2, q = 1/100, T = 400: z0 / (q sqrt T) = 10. Then 10 sqrt(3 / .03) and sqrt(24) / 2 * 10 / .1."""
+    """z0 = 2, q = 1/100, T = 400: z0 / (q sqrt T) = 10. Then 10 sqrt(3 / .03) and sqrt(24) / 2 * 10 / .15."""
     noise = DEFAULT.noise(2.0, 0.01, 400)
-    assert noise.squares == pytest.approx(100.0)
-    assert noise.counts == pytest.approx(50.0 * math.sqrt(24))
+    assert noise.rows == pytest.approx(100.0)
+    assert noise.counts == pytest.approx(5.0 * math.sqrt(24) / 0.15)
 
 
 def test_what_the_queries_cost_is_their_share():
-    """In sums of 1 / z^2: T (q / z0)^2 = 1 / 100 for training; 3 % of it for the squares, 1 % for the counts."""
+    """In sums of 1 / z^2: T (q / z0)^2 = 1 / 100 for training; 3 % of it for the rows, .15^2 for the counts."""
     noise = DEFAULT.noise(2.0, 0.01, 400)
-    assert DEFAULT.rounds / noise.squares**2 == pytest.approx(0.03 / 100)
-    assert 2 * DEFAULT.counts / (2 * noise.counts) ** 2 == pytest.approx(0.01 / 100)
+    assert DEFAULT.rounds / noise.rows**2 == pytest.approx(0.03 / 100)
+    assert 2 * DEFAULT.counts / (2 * noise.counts) ** 2 == pytest.approx(0.0225 / 100)
 
 
 @pytest.mark.parametrize("noise, expected", [(1.0, 1.0), (0.05, 2.0), (100.0, 0.1), (0.0, 2.0)])

@@ -1,4 +1,4 @@
-"""The warm-up once more, in NumPy and float64 from the issue's text, sharing no code with the library.
+"""The warm-up once more, in NumPy and float64 from its description, sharing no code with the library.
 
     C, shape = warm_up(gradients, row_of, normals, zw=..., sigma_c=...)
 
@@ -8,7 +8,7 @@ Over flat per-example gradients [n, d] and the number of each coordinate's row, 
 import numpy as np
 
 
-def warm_up(g, row_of, variable_of, draw, zw, sigma_c, rounds=3, counts=12, p=0.5):
+def warm_up(g, row_of, variable_of, draw, zw, sigma_c, rounds=3, counts=12, r=0.3):
     """C and the shape of each row.
 
     Args:
@@ -16,7 +16,7 @@ def warm_up(g, row_of, variable_of, draw, zw, sigma_c, rounds=3, counts=12, p=0.
       row_of: [d], the row of each coordinate.
       variable_of: [rows], the variable of each row.
       draw: draw(m) returns m standard normal numbers; one call per query.
-      zw, sigma_c: noise on the squares, on the counts.
+      zw, sigma_c: noise on the row norms, on the counts.
     """
     n, rows = len(g), len(variable_of)
     clip = 1.0
@@ -42,9 +42,11 @@ def warm_up(g, row_of, variable_of, draw, zw, sigma_c, rounds=3, counts=12, p=0.
         u = g / (clip * shape[row_of])
         u = u / np.maximum(1.0, np.linalg.norm(u, axis=1, keepdims=True))
         total = np.zeros(rows)
-        np.add.at(total, row_of, np.sum(u * u, axis=0))
+        for row in range(rows):
+            for example in u:
+                total[row] += np.sqrt(np.sum(example[row_of == row] ** 2))
         total = total + zw * draw(rows)
-        v, se = total * shape**2, zw * shape**2
+        v, se = total * shape, zw * shape
         new = np.zeros(rows)
         for variable in np.unique(variable_of):
             mine = variable_of == variable
@@ -53,8 +55,9 @@ def warm_up(g, row_of, variable_of, draw, zw, sigma_c, rounds=3, counts=12, p=0.
             tau2 = max(0.0, ((v[mine] - mu) ** 2).mean() - (se[mine] ** 2).mean())
             k = tau2 / (tau2 + se[mine] ** 2)
             new[mine] = np.maximum(mu + k * (v[mine] - mu), np.sqrt(k) * se[mine])
-        before = (new / shape**2).sum() / clip**2
-        shape = new ** (p / 2)
-        shape = shape / np.sqrt((shape**2).mean())
-        clip = np.sqrt((new / shape**2).sum() / before)
+        before = (new / shape).sum() / clip
+        width = np.bincount(row_of)
+        shape = (new / np.sqrt(width)) ** r
+        shape = shape / np.sqrt((shape[row_of] ** 2).mean())
+        clip = (new / shape).sum() / before
     return median(clip, 2.0), shape

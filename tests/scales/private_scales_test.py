@@ -39,9 +39,9 @@ class Fake:
 
     num_examples = 100
 
-    def __init__(self, counts, squares, row_shapes=((3, 1), (1,))):
-        self.row_shapes = [list(shape) for shape in row_shapes]
-        self._counts, self._squares = iter(counts), iter(squares)
+    def __init__(self, counts, rows, row_shapes=((3, 1), (1,))):
+        self.row_shapes, self.widths = [list(shape) for shape in row_shapes], [4, 4]
+        self._counts, self._rows = iter(counts), iter(rows)
 
     def look_at_norms(self, shapes):
         pass
@@ -49,8 +49,8 @@ class Fake:
     def count(self, clip):
         return next(self._counts)
 
-    def squares(self, clip, shapes):
-        return next(self._squares)
+    def rows(self, clip, shapes):
+        return next(self._rows)
 
 
 @pytest.mark.parametrize("path", ["auto", "jacobian"])
@@ -79,10 +79,10 @@ def test_it_is_the_warm_up_of_the_oracle(path, fitted):
 
 
 def test_it_finds_the_sizes_of_the_features(fitted):
-    """Row i of the kernel has gradients in proportion to |x_i|, and h goes as their root."""
+    """Row i of the kernel has gradients in proportion to |x_i|, and h goes as a power of it."""
     h = fitted[1].shapes_[0].ravel()
     assert h[0] < h[3] < h[1] < h[2]
-    np.testing.assert_allclose(h[2] / h[1], np.sqrt(3.0), rtol=0.3)
+    np.testing.assert_allclose(h[2] / h[1], 3.0 ** fitted[1].settings.power, rtol=0.3)
 
 
 def test_the_event_is_the_composition_written_out():
@@ -120,14 +120,14 @@ def test_only_noised_answers_decide(monkeypatch):
     for seed in range(3):
         own = np.random.default_rng(seed)
         counts = [float(own.integers(-50, 50)) for _ in noised]
-        squares = [[own.integers(0, 90, part.shape).astype(float) for part in parts] for parts in rounds]
+        rows = [[own.integers(0, 90, part.shape).astype(float) for part in parts] for parts in rounds]
         needed = [[np.array((a - b) / 4.0)] for a, b in zip(noised[:12], counts)]
-        needed += [[(a - b) / 8.0 for a, b in zip(*parts)] for parts in zip(rounds, squares)]
+        needed += [[(a - b) / 8.0 for a, b in zip(*parts)] for parts in zip(rounds, rows)]
         needed += [[np.array((a - b) / 4.0)] for a, b in zip(noised[12:], counts[12:])]
         scales = PrivateScales(noise_multiplier=8.0, count_noise=4.0)
         answers = iter(needed)
         monkeypatch.setattr(scales, "_normals", lambda shapes, answers=answers: next(answers))
-        scales._learn(Fake(counts, squares))
+        scales._learn(Fake(counts, rows))
         found.append((scales.clip_, *[h.ravel().tolist() for h in scales.shapes_]))
     np.testing.assert_allclose(found[0][0], [clip for clip, *_ in found], rtol=1e-9)
     for other in found[1:]:
@@ -137,10 +137,10 @@ def test_only_noised_answers_decide(monkeypatch):
 def test_noise_of_the_queries_is_that_of_the_arguments():
     scales = PrivateScales(noise_multiplier=3.0, count_noise=5.0, seed=0)
     fake = Fake([], [[np.zeros([2000, 1]), np.zeros([1])]])
-    squares = scales._noised_squares(fake, 1.0, [])[0].ravel() / 3.0
-    assert scipy.stats.kstest(squares, "norm").pvalue > 0.01
+    rows = scales._noised_rows(fake, 1.0, [])[0].ravel() / 3.0
+    assert scipy.stats.kstest(rows, "norm").pvalue > 0.01
     for wrong in (2 / 3, 3 / 2):
-        assert scipy.stats.kstest(wrong * squares, "norm").pvalue < 1e-6
+        assert scipy.stats.kstest(wrong * rows, "norm").pvalue < 1e-6
 
 
 def test_counts_are_noised_by_their_own_noise(monkeypatch):
@@ -183,7 +183,7 @@ def test_every_fit_is_paid_for_through_saving_and_loading(tmp_path, fitted):
 
 def test_a_fit_that_fails_after_it_has_looked_is_paid_for(fitted, monkeypatch):
     scales = PrivateScales(noise_multiplier=8.0, count_noise=5.0)
-    monkeypatch.setattr(queries.Queries, "squares", lambda *_: 1 / 0)
+    monkeypatch.setattr(queries.Queries, "rows", lambda *_: 1 / 0)
     for fits in (1, 2):
         with pytest.raises(ZeroDivisionError):
             scales.fit(fitted[0], loss(), data(20))

@@ -29,7 +29,7 @@ def show(asked, inputs, labels):
     return asked
 
 
-def test_one_example_moves_a_count_by_a_half_and_the_squares_by_one_at_most(asked, rng):
+def test_one_example_moves_a_count_by_a_half_and_the_rows_by_one_at_most(asked, rng):
     inputs, labels = models.data(7)
     shapes = [rng.uniform(0.5, 2.0, shape) for shape in asked.row_shapes]
     for value in (None, 0.0, 1e-30, 1e30, np.inf, np.nan):
@@ -41,15 +41,15 @@ def test_one_example_moves_a_count_by_a_half_and_the_squares_by_one_at_most(aske
             for size in (6, 7):
                 show(asked, neighbour[:size], labels[:size])
                 asked.look_at_norms(shapes)
-                squares = np.concatenate([part.ravel() for part in asked.squares(clip, shapes)])
-                answers.append((asked.count(clip), squares))
-            (count, squares), (more, others) = answers
+                rows = np.concatenate([part.ravel() for part in asked.rows(clip, shapes)])
+                answers.append((asked.count(clip), rows))
+            (count, rows), (more, others) = answers
             assert abs(more - count) == 0.5
             assert np.isfinite(others).all()
-            assert np.linalg.norm(others - squares) <= 1.0 + 1e-4
+            assert np.linalg.norm(others - rows) <= 1.0 + 1e-4
             if value is not None and not np.isfinite(value):
                 assert more - count == -0.5  # counts as beyond the clip
-                np.testing.assert_allclose(others, squares, rtol=1e-5, atol=1e-5)
+                np.testing.assert_allclose(others, rows, rtol=1e-5, atol=1e-5)
 
 
 def test_a_count_is_of_those_within_the_clip(asked):
@@ -67,7 +67,7 @@ def test_slices_do_not_matter(asked, rng):
     for size in (1, 4, 11, 1000):
         asked._slice_size = size
         show(asked, inputs, labels).look_at_norms(shapes)
-        found.append((asked._norms, *asked.squares(0.3, shapes)))
+        found.append((asked._norms, *asked.rows(0.3, shapes)))
     asked._slice_size = 4
     for other in found[1:]:
         for one, two in zip(found[0], other):

@@ -12,7 +12,7 @@ from adaclip_tf.gradients.ghost import slices, terms
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
 from adaclip_tf.gradients.ghost.products import SumOfOuterProducts
 from adaclip_tf.gradients.ghost.rules import Found, checked, lead, one_lead, rule
-from adaclip_tf.gradients.ghost.terms import Rows, SquaredNorms
+from adaclip_tf.gradients.ghost.terms import Examples, Rows, SquaredNorms
 
 _MANY_CHANNELS = 16  # from here on a gather of single columns is faster than cutting
 
@@ -144,30 +144,29 @@ class _Grouped:
         self._n, self._geometry, self._images, self._groups = ctx.n, geometry, images, groups
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        geometry = self._geometry
+        size = math.prod(geometry.kernel)
+
         def norms(arrays: list[tf.Tensor]) -> tf.Tensor:
             gradients = tf.einsum("epkgc,epgd->ekcgd", *self._factors(arrays))
             return terms.direct_norms(self._in_kernel_order(gradients), center, scale)
 
-        value = slices.map_examples(norms, self._images.split, self._n, self._floats())
+        each = self._images.rows.per_microbatch or 1
+        floats = 3 * size + 3 * each * geometry.positions * (geometry.taps * geometry.image[2] + geometry.out[2])
+        value = slices.map_examples(norms, self._images.split, self._n, floats)
         return SquaredNorms(value, value)
 
-    def _floats(self) -> int:
-        """What one example takes, at most."""
+    def examples(self) -> Examples:
         geometry = self._geometry
-        positions = (self._images.rows.per_microbatch or 1) * geometry.positions
-        return 3 * math.prod(geometry.kernel) + 3 * positions * (geometry.taps * geometry.image[2] + geometry.out[2])
+        size = math.prod(geometry.kernel)
 
-    def square_sums(self, weights: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-        geometry = self._geometry
-        scale = scale if terms.is_scalar(scale) else tf.reshape(scale, geometry.kernel)
+        def make(arrays: list[tf.Tensor]) -> tf.Tensor:
+            gradients = tf.einsum("epkgc,epgd->ekcgd", *self._factors(arrays))
+            return tf.reshape(self._in_kernel_order(gradients), [tf.shape(gradients)[0], size])
 
-        def sums(arrays: list[tf.Tensor], weights: tf.Tensor) -> tf.Tensor:
-            gradients = self._in_kernel_order(tf.einsum("epkgc,epgd->ekcgd", *self._factors(arrays)))
-            weighted = tf.math.multiply_no_nan(gradients, tf.reshape(weights, [-1, 1, 1, 1, 1]))
-            return tf.reduce_sum(tf.square(weighted / scale), axis=0)
-
-        floats = self._floats() + math.prod(geometry.kernel)
-        return slices.sum_examples(sums, self._images.split, weights, self._n, floats, geometry.kernel)
+        each = self._images.rows.per_microbatch or 1
+        floats = 3 * size + 3 * each * geometry.positions * (geometry.taps * geometry.image[2] + geometry.out[2])
+        return Examples(self._images.split, make, floats)
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         image, out = self._images.weighted(weights)

@@ -17,7 +17,7 @@ from tensorflow.python.ops import control_flow_util
 from adaclip_tf.gradients.ghost import terms
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
 from adaclip_tf.gradients.ghost.rules import SPARSE, Found, checked, lead, rule
-from adaclip_tf.gradients.ghost.terms import Rows, SquaredNorms
+from adaclip_tf.gradients.ghost.terms import Examples, Rows, SquaredNorms
 
 
 class Lookup:
@@ -62,7 +62,7 @@ class Lookup:
         if self._rows.per_microbatch == 1:
             return self._per_example(tf.square(values))
         if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
-            return self._per_example(tf.square(self._added_up(values, self._places())))
+            return self._per_example(tf.square(self._added_up(values)))
         # Most rows are looked up once, and adding up is slow: only what repeats is taken out and added up.
         examples = tf.range(tf.shape(self._indices)[0]) // self._length()
         keys = tf.cast(self._indices, tf.int64) + self._vocabulary * tf.cast(examples, tf.int64)
@@ -82,12 +82,8 @@ class Lookup:
         """Positions per microbatch."""
         return tf.maximum(tf.shape(self._indices)[0] // tf.maximum(self._n, 1), 1)
 
-    def _added_up(self, values: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-        """Rows of one example that have the same index, added up in the place that they share; 0 in the others."""
-        return tf.scatter_nd(places[:, tf.newaxis], values, [tf.shape(self._indices)[0], self._width])
-
-    def _places(self) -> tf.Tensor:
-        """A place for every position, one for those of an example that have the same index.
+    def _added_up(self, values: tf.Tensor) -> tf.Tensor:
+        """Rows of one example that have the same index, added up in one of their places; 0 in the others.
 
         All shapes follow from the batch's, as XLA needs them to.
         """
@@ -100,20 +96,45 @@ class Lookup:
         start = (length * tf.range(self._n))[:, tf.newaxis]  # where the example's rows start
         place = start + tf.concat([tf.zeros([self._n, tf.minimum(length, 1)], tf.int32), tf.cumsum(is_new, 1)], 1)
         # Back from sorted order; each sum has one term.
-        return tf.math.unsorted_segment_sum(tf.reshape(place, [-1]), tf.reshape(start + order, [-1]), positions)
+        place = tf.math.unsorted_segment_sum(tf.reshape(place, [-1]), tf.reshape(start + order, [-1]), positions)
+        return tf.scatter_nd(place[:, tf.newaxis], values, [positions, self._width])
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         values = self._rows.weigh(self._values, weights)
         return tf.scatter_nd(self._indices[:, tf.newaxis], values, [self._vocabulary, self._width])
 
-    def square_sums(self, weights: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-        """Positions of one example that look up the same row are added up before they are squared."""
-        values = self._rows.weigh(self._values, weights) / self._look_up(scale)
-        places = self._places()
-        squares = tf.square(self._added_up(values, places))
-        rows = tf.math.unsorted_segment_max(self._indices, places, tf.shape(self._indices)[0])
-        rows = tf.maximum(rows, 0)  # of places that stayed empty, whose squares are 0
-        return tf.scatter_nd(rows[:, tf.newaxis], squares, [self._vocabulary, self._width])
+    def row_norms(self, weights: tf.Tensor, width: int) -> tf.Tensor | None:
+        """sum_k |weights_k row of g_k| for all rows of the table; None where `width` is not that of a row.
+
+        Positions of one example that look up the same row are added up before the norm is taken.
+        """
+        if width != self._width:
+            return None
+        positions = tf.shape(self._indices)[0]
+        each = tf.maximum(positions // tf.maximum(self._n, 1), 1)
+        keys = tf.cast(self._indices, tf.int64) + self._vocabulary * tf.cast(tf.range(positions) // each, tf.int64)
+        distinct, lookups = tf.unique(keys)
+        runs = tf.reshape(self._values, [self._n, positions * self._width // tf.maximum(self._n, 1)])
+        values = tf.math.multiply_no_nan(runs, tf.reshape(weights, [-1, 1]))
+        values = tf.reshape(values, [positions, self._width])
+        norms = tf.norm(tf.math.unsorted_segment_sum(values, lookups, tf.size(distinct)), axis=1)
+        return tf.math.unsorted_segment_sum(norms, distinct % self._vocabulary, self._vocabulary)
+
+    def examples(self) -> Examples:
+        size = self._vocabulary * self._width
+
+        def make(arrays: list[tf.Tensor]) -> tf.Tensor:
+            indices, values = arrays
+            count, positions = tf.shape(indices)[0], tf.shape(indices)[1]
+            places = tf.cast(indices, tf.int64) + self._vocabulary * tf.range(tf.cast(count, tf.int64))[:, tf.newaxis]
+            flat = tf.reshape(values, [count * positions, self._width])
+            shape = tf.cast([count * self._vocabulary, self._width], tf.int64)
+            return tf.reshape(tf.scatter_nd(tf.reshape(places, [-1, 1]), flat, shape), [count, size])
+
+        length = tf.shape(self._indices)[0] // tf.maximum(self._n, 1)
+        shape = [self._n, length]
+        arrays = [tf.reshape(self._indices, shape), tf.reshape(self._values, [*shape, self._width])]
+        return Examples(arrays, make, 2 * size)
 
 
 @rule(SPARSE)

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.ghost import flow, rules, terms
+from adaclip_tf.gradients.ghost import flow, rules, slices, terms
 from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Summed, Unknown, poison
 from adaclip_tf.gradients.ghost.rules import Found
 from adaclip_tf.gradients.ghost.terms import SquaredNorms, Term
@@ -51,24 +51,20 @@ class Handle:
         weights = tf.reshape(tf.cast(weights, tf.float32), [-1])
         return tf.reshape(self._term.weighted_sum(weights), self._shape)
 
-    @property
-    def sums_squares(self) -> bool:
-        """Whether `square_sums` can be asked: a term, or one that it is made of, may have no form for it."""
-        term: Any = self._term
-        while term is not None and hasattr(term, "square_sums"):
-            term = getattr(term, "_term", None)
-        return term is None
-
     @tf.autograph.experimental.do_not_convert
-    def square_sums(self, weights: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-        """sum_k (weights_k g_k / b)^2 in the variable's shape, float32. Weight 0 leaves a record out, NaNs and all.
+    def row_norms(self, weights: tf.Tensor) -> tf.Tensor:
+        """sum_k |weights_k g_k|, where the norm is over the variable's last axis, which is 1 in the result. Float32.
 
         Args:
-          weights: c_k, [n]: 0 where the record's norm is not finite, else small enough for c_k g_k / b to be.
-          scale: b > 0, broadcasting against the variable.
+          weights: [n]; 0 leaves a record out, NaNs and all.
         """
         weights = tf.reshape(tf.cast(weights, tf.float32), [-1])
-        return tf.reshape(self._term.square_sums(weights, self._full(scale)), self._shape)
+        width = int(self._shape[-1]) if self._shape.rank else 1
+        quick = getattr(self._term, "row_norms", None)
+        sums = None if quick is None else quick(weights, width)
+        if sums is None:
+            sums = slices.sum_row_norms(self._term.examples(), weights, width, self._shape.num_elements())
+        return tf.reshape(sums, [*self._shape[:-1], 1] if self._shape.rank else [])
 
     def _full(self, value: Any) -> tf.Tensor:
         value = tf.cast(value, tf.float32)

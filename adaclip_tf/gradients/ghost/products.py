@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf.gradients.ghost import slices, terms
-from adaclip_tf.gradients.ghost.terms import Rows, SquaredNorms
+from adaclip_tf.gradients.ghost.terms import Examples, Rows, SquaredNorms
 
 
 class OuterProduct:
@@ -28,11 +28,26 @@ class OuterProduct:
         dy = self._rows.keep(dy, weights) if small_x else self._rows.weigh(dy, weights)
         return tf.matmul(x, dy, transpose_a=True)
 
-    def square_sums(self, weights: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-        """(c x_i dy_j)^2 = x_i^2 (c dy_j)^2: one product, as for the weighted sum."""
+    def row_norms(self, weights: tf.Tensor, width: int) -> tf.Tensor | None:
+        """sum_k |weights_k row_i of g_k| over rows of `width` coordinates; None where these are no parts of dy.
+
+        A row is x_ki times a part of dy_k, so its norm is |x_ki| times that part's: one product, no g is formed.
+        """
+        outer = self._dy.shape[1]
+        if outer % width:
+            return None
         x, dy = self._rows.keep(self._x, weights), self._rows.weigh(self._dy, weights)
-        sums = tf.matmul(tf.square(x), tf.square(dy), transpose_a=True)
-        return sums / tf.square(scale if terms.is_scalar(scale) else tf.reshape(scale, sums.shape))
+        parts = tf.norm(tf.reshape(dy, [tf.shape(dy)[0], outer // width, width]), axis=2)
+        return tf.matmul(tf.abs(x), parts, transpose_a=True)
+
+    def examples(self) -> Examples:
+        size = self._x.shape[1] * self._dy.shape[1]
+
+        def make(arrays: list[tf.Tensor]) -> tf.Tensor:
+            products = arrays[0][:, :, tf.newaxis] * arrays[1][:, tf.newaxis, :]
+            return tf.reshape(products, [tf.shape(products)[0], size])
+
+        return Examples([self._x, self._dy], make, 2 * size)
 
 
 class SumOfOuterProducts:
@@ -115,22 +130,14 @@ class SumOfOuterProducts:
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return self._total(weights)
 
-    def square_sums(self, weights: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-        """Positions of one example are added up before they are squared, so g_k is formed, slice by slice."""
+    def examples(self) -> Examples:
         inner, outer = self._shape
-        flip = inner > outer  # as for the norms
-        scale = self._transpose(scale) if flip or terms.is_scalar(scale) else tf.reshape(scale, self._shape)
 
-        def sums(arrays: list[tf.Tensor], weights: tf.Tensor) -> tf.Tensor:
+        def make(arrays: list[tf.Tensor]) -> tf.Tensor:
             x, dy = self._make(arrays)
-            gradients = tf.matmul(dy, x, transpose_a=True) if flip else tf.matmul(x, dy, transpose_a=True)
-            weighted = tf.math.multiply_no_nan(gradients, tf.reshape(weights, [-1, 1, 1]))
-            return tf.reduce_sum(tf.square(weighted / scale), axis=0)
+            return tf.reshape(tf.matmul(x, dy, transpose_a=True), [tf.shape(x)[0], inner * outer])
 
-        floats = 3 * inner * outer + (self._length or 1) * (inner + outer)
-        shape = [outer, inner] if flip else [inner, outer]
-        total = slices.sum_examples(sums, self._arrays, weights, self._n, floats, shape)
-        return tf.transpose(total) if flip else total
+        return Examples(list(self._arrays), make, inner * outer + (self._length or 1) * (inner + outer))
 
 
 def _sum_squares(rows: tf.Tensor) -> tf.Tensor:

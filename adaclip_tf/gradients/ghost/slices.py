@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from adaclip_tf.gradients.ghost import terms
+
 # Bytes that one layer's per-example gradients may take at a time.
 BUDGET = 64 * 2**20
 # Up to this multiple of the activations they are computed from, no slices are made.
@@ -26,9 +28,11 @@ def map_examples(
     Every slice has the same length, which XLA needs: the last one starts early enough to fit and repeats a
     few examples.
     """
-    length = _slice_length(arrays, n, floats_per_example)
-    if length is None:
+    length = max(1, BUDGET // (4 * max(1, floats_per_example)))
+    static = tf.get_static_value(n)
+    if (static is not None and static <= length) or floats_per_example <= _MODEST * _floats(arrays):
         return function(list(arrays))
+    length = tf.minimum(length, n)
     rest = [] if width is None else [width]
 
     def body(index: tf.Tensor, results: tf.Tensor):
@@ -48,42 +52,26 @@ def map_examples(
     return results
 
 
-def sum_examples(
-    function: Callable[[list[tf.Tensor], tf.Tensor], tf.Tensor],
-    arrays: Sequence[tf.Tensor],
-    weights: tf.Tensor,
-    n: tf.Tensor,
-    floats_per_example: int,
-    shape: Sequence[int],
-) -> tf.Tensor:
-    """The sum of `function(slice of arrays, slice of weights)`, of `shape`, over slices that hold every example once.
+def sum_row_norms(examples: terms.Examples, weights: tf.Tensor, width: int, size: int) -> tf.Tensor:
+    """sum_k |weights_k row_i of g_k| over rows of `width` of the `size` coordinates; weight 0 leaves g_k out."""
+    n = tf.size(weights)
 
-    The function must leave out examples of weight 0: those that the last slice repeats get it.
-    """
-    length = _slice_length(arrays, n, floats_per_example)
-    if length is None:
-        return function(list(arrays), weights)
+    def sums(arrays: list[tf.Tensor], weights: tf.Tensor) -> tf.Tensor:
+        weighted = tf.math.multiply_no_nan(examples.make(arrays), weights[:, tf.newaxis])
+        rows = tf.reshape(weighted, [tf.shape(weights)[0], size // width, width])
+        return tf.reduce_sum(tf.norm(rows, axis=2), axis=0)
 
-    def body(index: tf.Tensor, total: tf.Tensor):
-        start = tf.minimum(index * length, n - length)
-        fresh = start + tf.range(length) >= index * length
-        own = tf.where(fresh, _slice(weights, start, length), 0.0)
-        return index + 1, total + function([_slice(array, start, length) for array in arrays], own)
+    length = tf.minimum(max(1, BUDGET // (4 * max(1, examples.floats + 2 * size))), n)
 
-    count = tf.math.floordiv(n + length - 1, tf.maximum(length, 1))
+    def body(start: tf.Tensor, total: tf.Tensor):
+        stop = tf.minimum(start + length, n)
+        part = [_slice(array, start, stop - start) for array in (*examples.arrays, weights)]
+        return stop, total + sums(part[:-1], part[-1])
+
     _, total = tf.while_loop(
-        lambda index, _: index < count, body, (tf.constant(0), tf.zeros(shape, tf.float32)), parallel_iterations=1
+        lambda start, _: start < n, body, (tf.constant(0), tf.zeros([size // width])), parallel_iterations=1
     )
     return total
-
-
-def _slice_length(arrays: Sequence[tf.Tensor], n: tf.Tensor, floats_per_example: int) -> tf.Tensor | None:
-    """How many examples fit the budget at a time; None for all of them."""
-    length = max(1, BUDGET // (4 * max(1, floats_per_example)))
-    static = tf.get_static_value(n)
-    if (static is not None and static <= length) or floats_per_example <= _MODEST * _floats(arrays):
-        return None
-    return tf.minimum(length, n)
 
 
 def _floats(arrays: Sequence[tf.Tensor]) -> int:

@@ -42,6 +42,20 @@ class SquaredNorms(NamedTuple):
     magnitude: tf.Tensor
 
 
+class Examples(NamedTuple):
+    """How to form the gradients of some microbatches.
+
+    Attributes:
+      arrays: tensors with a leading axis of n microbatches.
+      make: from slices of `arrays` along that axis to [s, size], in the order of the term's coordinates.
+      floats: about how many numbers that takes per microbatch.
+    """
+
+    arrays: list[tf.Tensor]
+    make: Callable[[list[tf.Tensor]], tf.Tensor]
+    floats: int
+
+
 class Term(Protocol):
     """The gradient of one variable as a sum over microbatches."""
 
@@ -51,8 +65,8 @@ class Term(Protocol):
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         """sum_k weights_k g_k; a record of weight 0 contributes exactly 0, whatever its values."""
 
-    def square_sums(self, weights: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-        """sum_k (weights_k g_k / scale)^2, coordinate by coordinate; weight 0 leaves a record out as above."""
+    def examples(self) -> Examples:
+        """g_k itself, for slices of microbatches."""
 
 
 class Rows:
@@ -131,10 +145,8 @@ class PerExample:
         )
         return tf.matmul(_column(weights, kept), kept, transpose_a=True)
 
-    def square_sums(self, weights: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-        weighted = tf.math.multiply_no_nan(self._gradients, _column(weights, self._gradients))
-        scale = scale if is_scalar(scale) else tf.reshape(scale, [1, self._size])
-        return tf.reduce_sum(tf.square(weighted / scale), axis=0)
+    def examples(self) -> Examples:
+        return Examples([self._gradients], lambda arrays: arrays[0], self._size)
 
 
 class Bias(PerExample):
@@ -176,9 +188,18 @@ class Transposed:
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return tf.transpose(tf.reshape(self._term.weighted_sum(weights), self._sizes), self._permutation)
 
-    def square_sums(self, weights: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-        sums = self._term.square_sums(weights, self._back(scale))
-        return tf.transpose(tf.reshape(sums, self._sizes), self._permutation)
+    def examples(self) -> Examples:
+        inner = self._term.examples()
+
+        def make(arrays: list[tf.Tensor]) -> tf.Tensor:
+            gradients = inner.make(arrays)
+            count = tf.shape(gradients)[0]
+            moved = tf.transpose(
+                tf.reshape(gradients, [count, *self._sizes]), [0, *(axis + 1 for axis in self._permutation)]
+            )
+            return tf.reshape(moved, [count, gradients.shape[1]])
+
+        return inner._replace(make=make, floats=2 * inner.floats)
 
 
 class Negated:
@@ -193,8 +214,9 @@ class Negated:
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return -self._term.weighted_sum(weights)
 
-    def square_sums(self, weights: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-        return self._term.square_sums(weights, scale)
+    def examples(self) -> Examples:
+        inner = self._term.examples()
+        return inner._replace(make=lambda arrays: -inner.make(arrays))
 
 
 def is_scalar(tensor: tf.Tensor) -> bool:

@@ -1,16 +1,16 @@
-"""From a per-example loss to the squares of its clipped gradients, summed over examples, row by row.
+"""From a per-example loss to the norms of the rows of its clipped gradients, summed over examples.
 
-With b public and c_k = 1 / max(1, |g_k / b|), u_k = c_k g_k / b is what a step would sum. Here its squares are summed,
+With b public and c_k = 1 / max(1, |g_k / b|), u_k = c_k g_k / b is what a step would sum. Here the norms of its rows
+are summed,
 
-    V_i = sum_k sum_{j in row i} u_kj^2,
+    M_i = sum_k |u_k,row i|_2,
 
-where a row is a set of coordinates of one variable that share one entry of b: b has the variable's rank, with 1 along
-the axes that a row runs over. How the examples are kept apart, and what is refused, is as in `gradients.paths`.
+where row i of a variable is all that shares every index but the last one, and one entry of b. How the examples are
+kept apart, and what is refused, is as in `gradients.paths`.
 
 Formal guarantee. All rows of all variables together move by at most 1 in L2 norm when one example is added or removed:
-example k adds the vector (sum_{j in row i} u_kj^2)_i, whose entries are not negative and add up to |u_k|^2 <= 1, and
-the L2 norm of such a vector is at most the sum of its entries. (It is 1 where all of u_k is in one row.) An example
-whose norm is not finite adds exactly 0.
+example k adds the vector (|u_k,row i|)_i, whose norm is (sum_i |u_k,row i|^2)^(1/2) = |u_k| <= 1, since every
+coordinate is in one row. An example whose norm is not finite adds exactly 0.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from adaclip_tf import core
 from adaclip_tf.gradients import backward, isolated, paths, proof
 
 
-class ClippedSquares(NamedTuple):
+class ClippedRowNorms(NamedTuple):
     """What one batch gives. Nothing in here may leave before noise is added."""
 
-    total: list[tf.Tensor]  # V, per variable, in the shape of its scale; empty if not asked for
+    total: list[tf.Tensor]  # M, per variable, in its shape with 1 along the last axis; empty if not asked for
     squared_norms: tf.Tensor  # |g_k / b|^2, shape [batch]; not finite where the gradient is not
 
 
 @tf.autograph.experimental.do_not_convert
-def clipped_squares(
+def clipped_row_norms(
     loss: tf.Tensor,
     variables: Sequence[tf.Variable],
     tape: tf.GradientTape | None,
@@ -40,16 +40,16 @@ def clipped_squares(
     *,
     path: str = "auto",
     sums: bool = True,
-) -> ClippedSquares:
-    """Sums of squares of the clipped gradients of a batch, and the norms before clipping. Graph mode only.
+) -> ClippedRowNorms:
+    """Sums of the norms of rows of a batch's clipped gradients, and the whole norms before clipping. Graph mode only.
 
     Args:
       loss: shape [batch], one entry per example.
       variables: what to differentiate by.
       tape: what recorded the loss, or None to differentiate the graph.
-      scale: b of each variable: its rank, and 1 along the axes that a row runs over.
+      scale: b > 0 of each variable: its shape, with 1 along the last axis.
       path: one of `gradients.PATHS`.
-      sums: whether V is wanted, or the norms alone.
+      sums: whether M is wanted, or the norms alone.
     """
     proven = proof.prove(loss)
     count = tf.shape(loss)[0]
@@ -58,9 +58,6 @@ def clipped_squares(
     handles, others = {}, dict.fromkeys(range(len(variables)), "")
     if path != "jacobian":
         handles, others = paths.ghost_handles(passed, count, proven)
-        for index in [index for index, handle in handles.items() if sums and not handle.sums_squares]:
-            others[index] = f"{variables[index].name}: its squares have no rule."
-            del handles[index]
         if others:
             paths.report(others, path)
     norms = tf.fill([count], proven.poison())
@@ -71,15 +68,15 @@ def clipped_squares(
     if others:
         totals, norms = _isolated(passed, proven, scale, sorted(others), norms, count)
     if not sums:
-        return ClippedSquares([], norms)
+        return ClippedRowNorms([], norms)
     weights = core.clip_weights(norms)
     for index, handle in handles.items():
-        totals[index] = row_sums(handle.square_sums(weights, scale[index]), scale[index].shape)
-    return ClippedSquares([totals[index] for index in range(len(variables))], norms)
+        totals[index] = handle.row_norms(weights) / scale[index]  # all of a row has one b
+    return ClippedRowNorms([totals[index] for index in range(len(variables))], norms)
 
 
 def _isolated(passed, proven, scale, indices, known, count):
-    """V of the variables in `indices`, and all |g_k / b|^2, of which `known` is what the other variables add."""
+    """M of the variables in `indices`, and all |g_k / b|^2, of which `known` is what the other variables add."""
     chosen = passed._replace(
         gradients=[passed.gradients[i] for i in indices], variables=[passed.variables[i] for i in indices]
     )
@@ -90,8 +87,7 @@ def _isolated(passed, proven, scale, indices, known, count):
         records = [gradient[tf.newaxis] / b for gradient, b in zip(gradients, scales)]
         square = tf.gather(known, [k]) + core.squared_norms(records)
         clipped = core.weigh_records(records, core.clip_weights(square))
-        added = [row_sums(tf.square(u[0]), b.shape) for u, b in zip(clipped, scales)]
-        return [total + more for total, more in zip(totals, added)], norms.write(k, square[0])
+        return [total + _row_norms(u[0]) for total, u in zip(totals, clipped)], norms.write(k, square[0])
 
     start = (
         [tf.zeros(b.shape) for b in scales],
@@ -103,7 +99,6 @@ def _isolated(passed, proven, scale, indices, known, count):
     return dict(zip(indices, totals)), norms.stack()
 
 
-def row_sums(values: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
-    """`values` added up over the axes along which `shape`, of the same rank, has 1."""
-    axes = [axis for axis, size in enumerate(shape) if size == 1 and values.shape[axis] != 1]
-    return tf.reduce_sum(values, axis=axes, keepdims=True) if axes else values
+def _row_norms(record: tf.Tensor) -> tf.Tensor:
+    """Norms over the last axis, which is 1 in the result; of a single number, its absolute value."""
+    return tf.norm(record, axis=-1, keepdims=True) if record.shape.rank else tf.abs(record)
