@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # editors and type checkers see the names; `_HOME` is what ha
     from adaclip_tf.optimizers.whitening import DPWhiteningSGD
     from adaclip_tf.privacy.budget import PrivacyBudget, PrivacyBudgetSpentError
     from adaclip_tf.privacy.calibration import noise_multiplier, split_budget
+    from adaclip_tf.privacy.choice import PrivateChoice
     from adaclip_tf.privacy.epsilon import epsilon, epsilon_of
     from adaclip_tf.privacy.events import optimizer_event, training_event
     from adaclip_tf.privacy.ledger import Ledger
@@ -61,6 +62,7 @@ _HOME = {
     "PrivacyBudget": "privacy.budget",
     "PrivacyBudgetSpentError": "privacy.budget",
     "PrivacyTensorBoard": "tensorboard.callback",
+    "PrivateChoice": "privacy.choice",
     "PrivatePCA": "data.pca",
     "PrivateScales": "scales.private_scales",
     "release": "releasing.release",
@@ -82,6 +84,7 @@ __all__ = [
     "PrivacyBudget",
     "PrivacyBudgetSpentError",
     "PrivacyTensorBoard",
+    "PrivateChoice",
     "PrivatePCA",
     "PrivateScales",
     "check_model",

@@ -15,6 +15,8 @@ from scipy import optimize
 
 from adaclip_tf._internal import validate
 from adaclip_tf.privacy import accountants, group
+from adaclip_tf.privacy import choice as choice_lib
+from adaclip_tf.privacy.choice import PrivateChoice
 from adaclip_tf.privacy.epsilon import check_delta, epsilon_of
 from adaclip_tf.privacy.events import check_other_event, gaussian_event
 from adaclip_tf.privacy.mechanism import Mechanism
@@ -59,6 +61,7 @@ def noise_multiplier(
     examples_per_user: int = 1,
     tolerance: float = 1e-4,
     other_event: dp_accounting.DpEvent | None = None,
+    choice: PrivateChoice | None = None,
 ) -> float:
     """The least noise multiplier with which a training run stays within `target_epsilon` at `delta`.
 
@@ -70,7 +73,8 @@ def noise_multiplier(
     Args:
       target_epsilon: what the run may cost.
       tolerance: how far above the least value the result may lie, as a fraction of it.
-      other_event: what else the same data pays for, within the target, such as `PrivateScales(...).event`.
+      other_event: what else the same data pays for, within the target, such as `PrivateScales(...).event`; in every
+        run, where there is a `choice`.
       The rest: as in `epsilon`, with the name of an accountant.
 
     Returns:
@@ -82,7 +86,7 @@ def noise_multiplier(
     """
     mechanism = Mechanism(1.0, num_examples, batch_size, sampling, microbatch_sensitivity)
     target = Target(target_epsilon, delta, accountant, examples_per_user, tolerance)
-    return noise_for_run(mechanism, target, epochs=epochs, steps=steps, other_event=other_event)
+    return noise_for_run(mechanism, target, epochs=epochs, steps=steps, other_event=other_event, choice=choice)
 
 
 def noise_for_run(
@@ -92,6 +96,7 @@ def noise_for_run(
     epochs: float | None = None,
     steps: int | None = None,
     other_event: dp_accounting.DpEvent | None = None,
+    choice: PrivateChoice | None = None,
 ) -> float:
     """The least noise multiplier with which so many epochs or steps of `mechanism`, and `other_event`, meet `target`.
 
@@ -110,8 +115,10 @@ def noise_for_run(
 
     def event(z: float) -> dp_accounting.DpEvent:
         training = mechanism.with_noise(z).event(epochs=epochs, steps=steps)
-        return training if other_event is None else dp_accounting.ComposedDpEvent([other_event, training])
+        run = training if other_event is None else dp_accounting.ComposedDpEvent([other_event, training])
+        return choice_lib.chosen(run, choice)
 
+    choice_lib.check_accountant(choice, target.accountant)
     return _least_noise(event, target)
 
 

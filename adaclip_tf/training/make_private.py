@@ -89,7 +89,7 @@ def make_private(
     batches = sampling.poisson_batches(data, expected_batch_size=batch_size, num_examples=num_examples, seed=seed)
     example = tf.nest.map_structure(tf.convert_to_tensor, load(np.array([0])))
     _check(model, loss, example, ledger)
-    wanted = {
+    wanted: dict[str, Any] = {
         "num_examples": n,
         "batch_size": batch_size,
         "epochs": epochs,
@@ -159,8 +159,8 @@ def _check(model: Any, loss: Any, example: Any, ledger: Any) -> None:
         taken = private_optimizer.noised_steps(optimizer)
     if taken and ledger is None:
         raise ValueError(
-            f"`model` has taken {taken:,} noised steps, of which this call would not know. Start from a fresh model, or "
-            "give the `ledger` that holds them, to train further on top."
+            f"`model` has taken {taken:,} noised steps, of which this call would not know. Start from a fresh model, "
+            "or give the `ledger` that holds them, to train further on top."
         )
 
 
