@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # editors and type checkers see the names; `_HOME` is what ha
     from adaclip_tf.optimizers.whitening import DPWhiteningSGD
     from adaclip_tf.privacy.budget import PrivacyBudget, PrivacyBudgetSpentError
     from adaclip_tf.privacy.calibration import noise_multiplier, split_budget
+    from adaclip_tf.privacy.choice import PrivateChoice
     from adaclip_tf.privacy.epsilon import epsilon, epsilon_of
     from adaclip_tf.privacy.events import optimizer_event, training_event
     from adaclip_tf.privacy.ledger import Ledger
@@ -31,7 +32,9 @@ if TYPE_CHECKING:  # editors and type checkers see the names; `_HOME` is what ha
     from adaclip_tf.query import AdaClipSumQuery, ClippedSumQuery
     from adaclip_tf.releasing.inspection import check_release
     from adaclip_tf.releasing.release import release
+    from adaclip_tf.scales.private_scales import PrivateScales
     from adaclip_tf.tensorboard.callback import PrivacyTensorBoard
+    from adaclip_tf.training.make_private import make_private
 
 versions.check()
 
@@ -55,6 +58,7 @@ _HOME = {
     "epsilon": "privacy.epsilon",
     "epsilon_of": "privacy.epsilon",
     "Ledger": "privacy.ledger",
+    "make_private": "training.make_private",
     "noise_multiplier": "privacy.calibration",
     "optimizer_event": "privacy.events",
     "poisson_batches": "data.sampling",
@@ -62,7 +66,9 @@ _HOME = {
     "PrivacyBudget": "privacy.budget",
     "PrivacyBudgetSpentError": "privacy.budget",
     "PrivacyTensorBoard": "tensorboard.callback",
+    "PrivateChoice": "privacy.choice",
     "PrivatePCA": "data.pca",
+    "PrivateScales": "scales.private_scales",
     "release": "releasing.release",
     "split_budget": "privacy.calibration",
     "training_event": "privacy.events",
@@ -84,12 +90,15 @@ __all__ = [
     "PrivacyBudget",
     "PrivacyBudgetSpentError",
     "PrivacyTensorBoard",
+    "PrivateChoice",
     "PrivatePCA",
+    "PrivateScales",
     "check_model",
     "check_release",
     "distributed_poisson_batches",
     "epsilon",
     "epsilon_of",
+    "make_private",
     "noise_multiplier",
     "optimizer_event",
     "poisson_batches",

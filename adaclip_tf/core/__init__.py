@@ -24,6 +24,7 @@ Symbols, and the names they have in this file:
 | `framework`  | transform, clip, noise, un-transform, learn: section 4.1                                        |
 | `clipping`   | the norm clip, by groups of variables, by coordinate                                            |
 | `rules`      | the choices of (a, b): AdaCliP, Abadi et al., whitening, per layer, per coordinate, quantile    |
+| `scales`     | scales that were learnt before training, and the rule that clips and steps by them              |
 | `moments`    | how m and s^2 are learnt                                                                        |
 | `noise`      | where N(0, 1) comes from; `box_muller` makes it of random bits                                  |
 
@@ -81,6 +82,7 @@ from adaclip_tf.core.rules import (
     Whitening,
     norm_bound,
 )
+from adaclip_tf.core.scales import ScaledClip, Scales
 
 __all__ = [
     "NORM",
@@ -96,6 +98,8 @@ __all__ = [
     "PerLayerClip",
     "Published",
     "QuantileClip",
+    "ScaledClip",
+    "Scales",
     "Tensors",
     "Transform",
     "Whitening",

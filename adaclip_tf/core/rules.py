@@ -9,6 +9,7 @@
 | `PerLayerClip`      | 0, C sqrt(L)                                        | the norm of each of L layers          |
 | `PerCoordinateClip` | 0, C sqrt(d)                                        | each coordinate (Shokri, Shmatikov 2015) |
 | `QuantileClip`      | 0, C that follows a quantile of the norms           | the norm (Andrew et al. 2021)         |
+| `scales.ScaledClip` | 0, mu C h_i, learnt before training                 | the norm; steps by W / (C h)          |
 
 The query, the optimizers and the private step take any `ClippingRule` as it is, and none asks which one it is.
 """
@@ -76,6 +77,14 @@ class ClippingRule:
         """The state after a step."""
         del published
         return state
+
+    def direction(self, state: Any, mean: list[tf.Tensor]) -> list[tf.Tensor]:
+        """What the update is handed in the place of the private mean gradient: g~ itself, by default.
+
+        A function of g~ and of the state after the step alone, so post-processing.
+        """
+        del state
+        return mean
 
     def metrics(self, state: Any) -> dict[str, tf.Tensor]:
         """Scalars of the state, for those who watch."""

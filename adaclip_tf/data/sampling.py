@@ -82,7 +82,7 @@ def poisson_batches(
       A dataset of known cardinality, `steps` times `accumulation_steps`, and with one element spec (the batch
       dimension is None), so that training does not retrace for each size.
     """
-    load, n = _loader(arrays, num_examples)
+    load, n = loader(arrays, num_examples)
     size = _batch_size(expected_batch_size, n)
     length = validate.positive_integer("steps", -(-n // size) if steps is None else steps)
     parts = validate.positive_integer("accumulation_steps", accumulation_steps)
@@ -137,7 +137,7 @@ def distributed_poisson_batches(
       expected_batch_size: q n, the mean size of a logical batch, all replicas together.
       seed, num_examples, accumulation_steps: as for `poisson_batches`.
     """
-    load, n = _loader(arrays, num_examples)
+    load, n = loader(arrays, num_examples)
     size = _batch_size(expected_batch_size, n)
     parts = validate.positive_integer("accumulation_steps", accumulation_steps)
 
@@ -171,7 +171,7 @@ def _dataset(
         for _ in itertools.count() if steps is None else range(steps):
             chosen = draw(generator, len(rows), probability)
             for indices in np.array_split(rows.start + rows.step * chosen, parts):
-                yield _checked(load(indices), len(indices)) if len(indices) else empty
+                yield checked(load(indices), len(indices)) if len(indices) else empty
 
     spec = _map(lambda row: tf.TensorSpec([None, *row.shape[1:]], row.dtype), first)
     dataset = tf.data.Dataset.from_generator(batches, output_signature=spec).prefetch(1)
@@ -201,8 +201,8 @@ def _generator(seed: int | None, stream: tuple[int, ...]) -> np.random.Generator
     return np.random.Generator(np.random.Philox(sequence))
 
 
-def _loader(arrays: Any, num_examples: int | None) -> tuple[Callable[[np.ndarray], Any], int]:
-    """A function from row numbers to rows, and how many rows there are."""
+def loader(arrays: Any, num_examples: int | None) -> tuple[Callable[[np.ndarray], Any], int]:
+    """A function from row numbers to rows, and how many rows there are; `arrays` as for `poisson_batches`."""
     if callable(arrays):
         if num_examples is None:
             raise ValueError("`num_examples` is needed where `arrays` is a function of row numbers.")
@@ -226,7 +226,7 @@ def _loader(arrays: Any, num_examples: int | None) -> tuple[Callable[[np.ndarray
 def _check_loader(load: Callable[[np.ndarray], Any], n: int) -> None:
     """Asks for the last row, so that a wrong `num_examples` is told now and not in the middle of training."""
     try:
-        _checked(load(np.array([n - 1])), 1)
+        checked(load(np.array([n - 1])), 1)
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"`arrays` is a function that cannot load row {n - 1}, the last of `num_examples`={n}: {error}. It gets a "
@@ -254,7 +254,7 @@ def _as_array(leaf: Any) -> Any:
     return leaf
 
 
-def _checked(rows: Any, count: int) -> Any:
+def checked(rows: Any, count: int) -> Any:
     """The rows as numpy arrays, or an error if a loader gave another number of them than it was asked for."""
     rows = _map(np.asarray, rows)
     for leaf in _leaves(rows):

@@ -3,6 +3,7 @@
 | module     | holds                                                                             |
 |------------|-----------------------------------------------------------------------------------|
 | `paths`    | `clipped_sum`: which way each variable takes                                       |
+| `row_norms` | `clipped_row_norms`: sums of the norms of rows, for `scales`                      |
 | `proof/`   | that example k's loss and gradient depend on example k alone, or why not           |
 | `ghost/`   | norms and weighted sums read off the backward pass of the whole batch              |
 | `isolated` | every microbatch run by itself: right for any function of one example              |
@@ -16,5 +17,6 @@ May import `core` and `_internal`. Knows TensorFlow's graphs and no Keras.
 
 from adaclip_tf.gradients.paths import MUST_DIVIDE, PATHS, ClippedSum, clipped_sum
 from adaclip_tf.gradients.reduced import per_example
+from adaclip_tf.gradients.row_norms import ClippedRowNorms, clipped_row_norms
 
-__all__ = ["MUST_DIVIDE", "PATHS", "ClippedSum", "clipped_sum", "per_example"]
+__all__ = ["MUST_DIVIDE", "PATHS", "ClippedRowNorms", "ClippedSum", "clipped_row_norms", "clipped_sum", "per_example"]

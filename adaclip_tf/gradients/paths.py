@@ -23,7 +23,7 @@ MUST_DIVIDE = "`num_microbatches` must divide the batch size; got num_microbatch
 
 # The ghost norm is a sum of terms of either sign. Their float32 rounding, relative to the sum of the terms' absolute
 # values, stays below this; clipping by the upper end keeps |u_k| <= 1 even where the terms cancel.
-_ROUNDING = 2e-6
+ROUNDING = 2e-6
 
 
 class ClippedSum(NamedTuple):
@@ -74,9 +74,9 @@ def clipped_sum(
         return _by_example(passed, proven, transform, clip, num_records, raw_norms, counts)
     handles, others = {}, dict.fromkeys(range(len(variables)), "")
     if path != "jacobian":
-        handles, others = _ghost_handles(passed, num_records, proven)
+        handles, others = ghost_handles(passed, num_records, proven)
         if others:
-            _report(others, path)
+            report(others, path)
 
     groups = clip.groups_of(len(variables))
     poison = tf.fill([num_records], proven.poison())
@@ -85,7 +85,7 @@ def clipped_sum(
         for index in group:
             if index in handles:
                 norms = handles[index].squared_norms(transform.center[index], transform.scale[index])
-                known[number] += norms.value + _ROUNDING * norms.magnitude
+                known[number] += norms.value + ROUNDING * norms.magnitude
                 if raw_norms:
                     raw += handles[index].squared_norms(tf.constant(0.0), tf.constant(1.0)).value
     totals: dict[int, tf.Tensor] = {}
@@ -120,7 +120,7 @@ def _check_divides(loss, num_microbatches):
     return tf.debugging.assert_equal(tf.shape(loss)[0] % num_microbatches, 0, message=message)
 
 
-def _ghost_handles(passed, num_records, proven):
+def ghost_handles(passed, num_records, proven):
     """The handles of the variables that have a rule, and the reasons why the others have none."""
     gradients, variables = passed.gradients, passed.variables
     if proven.unproven is not None:
@@ -154,6 +154,10 @@ class _NoGradient:
     def weighted_sum(self, weights):
         del weights
         return tf.zeros(self._shape)
+
+    def row_norms(self, weights):
+        del weights
+        return tf.zeros([*self._shape[:-1], 1] if self._shape.rank else [])
 
 
 def _isolated(passed, proven, transform, clip, groups, others, known, num_records, counts):
@@ -218,7 +222,8 @@ def _each(passed, proven, indices, num_records, num_groups, consume):
     return totals, norms.stack(), raw.stack()
 
 
-def _report(others, path) -> None:
+def report(others, path) -> None:
+    """Says, or raises if `path` wants it so, that some variables are not on the ghost path."""
     reasons = " ".join(dict.fromkeys(others.values()))
     if path == "ghost":
         raise ValueError(

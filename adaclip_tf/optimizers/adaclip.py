@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from adaclip_tf import core
 from adaclip_tf._internal import keras
+from adaclip_tf.optimizers import scaled
 from adaclip_tf.optimizers.dp_optimizer import DPOptimizer
 
 
@@ -59,6 +58,9 @@ class DPAdaClipSGD(DPOptimizer):
         sooner.
       variance_scaling: "per_example", or "paper" for the paper's literal estimator, which clips everything.
       clamp: "before_average", or "after_average", which has no upward bias where noise dominates.
+      scales: a fitted `PrivateScales`: b is then fixed, at scales that were asked of the data before training, and a is
+        0. Count its `event` with the training's. None is the paper's algorithm, which learns b as it goes.
+      precondition: with `scales`, steps by g~ / s in the place of g~ (docs/no_tuning.md); costs no privacy.
       gradient_path: "auto" is fast where it can be and exact everywhere; "ghost" raises instead of falling back;
         "jacobian" runs every example by itself.
       nonprivate_metrics: records un-noised quantities for `nonprivate_metrics()`. NOT private.
@@ -87,6 +89,8 @@ class DPAdaClipSGD(DPOptimizer):
         initial_std=None,
         variance_scaling="per_example",
         clamp="before_average",
+        scales=None,
+        precondition=False,
         gradient_path="auto",
         nonprivate_metrics=False,
         seed=None,
@@ -103,7 +107,14 @@ class DPAdaClipSGD(DPOptimizer):
             clamp=clamp,
         )
         super().__init__(
-            core.AdaClip(moments, gamma),
+            scaled.adaclip_rule(
+                moments,
+                gamma,
+                scales=scales,
+                precondition=precondition,
+                noise_multiplier=noise_multiplier,
+                expected_batch_size=expected_batch_size,
+            ),
             learning_rate,
             momentum,
             nesterov,
@@ -120,4 +131,4 @@ class DPAdaClipSGD(DPOptimizer):
         )
 
     def get_config(self):
-        return {**super().get_config(), **dataclasses.asdict(self.rule.moments), "gamma": self.rule.gamma}
+        return {**super().get_config(), **scaled.config_of(self.rule)}

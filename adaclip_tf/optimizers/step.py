@@ -6,7 +6,7 @@
 | `add_noise`           | W = sum + N(0, z^2 I), formed in one place: each of R replicas noises its own part with      |
 |                       | variance z^2 / R before it sends it (`replicas`); one replica is the trivial case            |
 | `publish`             | the replicas' parts are added up                                                             |
-| `learn`               | g~ = b W / B + a, the rule's next state, and what is noted for those who count epsilon       |
+| `learn`               | g~ = b W / B + a or the rule's direction, its next state; notes for those who count epsilon  |
 | update                | the optimizer's: SGD on g~, or whatever it likes. Post-processing                            |
 
 Formal guarantee. One logical step (all `accumulation_steps` batches together) looks at the data once, through
@@ -231,7 +231,11 @@ class PrivateStep:
         return self.rule.transform(state, Joined(self.rule, [self._all_specs[index] for index in trained]).specs)
 
     def _published_step(self, state, transform, noised_sum, divisor):
-        return core.published_step(self.rule, state, transform, noised_sum, self.settings.noise_multiplier, divisor)
+        """The direction of the update, g~ or what the rule makes of it, and the next state."""
+        mean, next_state = core.published_step(
+            self.rule, state, transform, noised_sum, self.settings.noise_multiplier, divisor
+        )
+        return self.rule.direction(next_state, mean), next_state
 
     def _private_step(self, state, transform, total, normals, divisor):
         return self._published_step(state, transform, core.add_noise(total, normals, self._share), divisor)

@@ -5,6 +5,7 @@ r"""What a training run costs, on the command line.
 
 prints the privacy statement with the epsilons of all accountants side by side. With `--target_epsilon=` in the place
 of `--noise_multiplier=` it first finds the noise multiplier. `--plot=FILE` draws epsilon against epochs.
+`--choice_runs=10` counts the best of a random number of runs, 10 on average (`adaclip_tf.privacy.choice`).
 
     python -m adaclip_tf.privacy --ledger=private/ledger.json --delta=1e-5
 
@@ -22,6 +23,7 @@ from absl import flags
 
 from adaclip_tf._internal import plotting
 from adaclip_tf.privacy import accountants, calibration, curve, ledger, statement
+from adaclip_tf.privacy import choice as choice_lib
 from adaclip_tf.privacy.mechanism import SAMPLINGS, Mechanism
 
 # Flags of this program alone: importing the module must not claim names such as `batch_size` for everyone.
@@ -38,6 +40,8 @@ flags.DEFINE_string("accountant", "rdp", "Name of the accountant for --target_ep
 flags.DEFINE_enum("sampling", "poisson", list(SAMPLINGS), "How batches are drawn.", flag_values=FLAGS)
 flags.DEFINE_integer("examples_per_user", 1, "The most examples that one user has.", flag_values=FLAGS)
 flags.DEFINE_integer("microbatch_size", 1, "Examples per microbatch.", flag_values=FLAGS)
+flags.DEFINE_float("choice_runs", None, "Best of so many runs on average, their number drawn.", flag_values=FLAGS)
+flags.DEFINE_enum("choice_law", "geometric", list(choice_lib.LAWS), "How that number is drawn.", flag_values=FLAGS)
 flags.DEFINE_string("plot", None, "PNG file for a plot of epsilon against epochs.", flag_values=FLAGS)
 flags.DEFINE_string("ledger", None, "A ledger to print; takes --delta alone.", flag_values=FLAGS)
 flags.DEFINE_boolean("help", False, "Show this help.", flag_values=FLAGS)
@@ -77,6 +81,8 @@ def _check_flags(rest: Sequence[str]) -> None:
     for one, other in (("epochs", "steps"), ("noise_multiplier", "target_epsilon")):
         if (FLAGS[one].value is None) == (FLAGS[other].value is None):
             raise ValueError(f"Give either --{one} or --{other}.")
+    if FLAGS.plot and FLAGS.choice_runs is not None:
+        raise ValueError("--plot is of one run: leave out --choice_runs.")
     if FLAGS.plot and not os.path.isdir(os.path.dirname(os.path.abspath(FLAGS.plot))):
         raise ValueError(f"--plot={FLAGS.plot} is in a directory that does not exist.")
     accountants.named(FLAGS.accountant)
@@ -96,16 +102,17 @@ def _run() -> str:
         1.0 if FLAGS.microbatch_size == 1 else 2.0,
     )
     length = {"epochs": FLAGS.epochs, "steps": FLAGS.steps}
+    choice = None if FLAGS.choice_runs is None else choice_lib.PrivateChoice(FLAGS.choice_runs, FLAGS.choice_law)
     lines = []
     if FLAGS.noise_multiplier is None:
         target = calibration.Target(FLAGS.target_epsilon, FLAGS.delta, FLAGS.accountant, FLAGS.examples_per_user)
-        noise = calibration.noise_for_run(mechanism, target, **length)
+        noise = calibration.noise_for_run(mechanism, target, **length, choice=choice)
         mechanism = mechanism.with_noise(noise)
         lines.append(
             f"noise_multiplier = {noise:.6g} meets epsilon {target.epsilon:g} by {target.accountant.upper()}.\n"
         )
     protected = {"delta": FLAGS.delta, "examples_per_user": FLAGS.examples_per_user}
-    lines.append(statement.describe(statement.report_on(mechanism, **length, **protected)))
+    lines.append(statement.describe(statement.report_on(mechanism, **length, **protected, choice=choice)))
     if FLAGS.plot:
         try:
             plot_epsilon(FLAGS.plot, mechanism, steps=mechanism.count(**length), **protected)

@@ -15,8 +15,10 @@ from scipy import optimize
 
 from adaclip_tf._internal import validate
 from adaclip_tf.privacy import accountants, group
+from adaclip_tf.privacy import choice as choice_lib
+from adaclip_tf.privacy.choice import PrivateChoice
 from adaclip_tf.privacy.epsilon import check_delta, epsilon_of
-from adaclip_tf.privacy.events import gaussian_event
+from adaclip_tf.privacy.events import check_other_event, gaussian_event
 from adaclip_tf.privacy.mechanism import Mechanism
 
 MIN_NOISE, MAX_NOISE = 0.05, 1e4  # outside, either no privacy is left or no signal
@@ -58,6 +60,8 @@ def noise_multiplier(
     microbatch_sensitivity: float = 1.0,
     examples_per_user: int = 1,
     tolerance: float = 1e-4,
+    other_event: dp_accounting.DpEvent | None = None,
+    choice: PrivateChoice | None = None,
 ) -> float:
     """The least noise multiplier with which a training run stays within `target_epsilon` at `delta`.
 
@@ -69,6 +73,8 @@ def noise_multiplier(
     Args:
       target_epsilon: what the run may cost.
       tolerance: how far above the least value the result may lie, as a fraction of it.
+      other_event: what else the same data pays for, within the target, such as `PrivateScales(...).event`; in every
+        run, where there is a `choice`.
       The rest: as in `epsilon`, with the name of an accountant.
 
     Returns:
@@ -80,13 +86,19 @@ def noise_multiplier(
     """
     mechanism = Mechanism(1.0, num_examples, batch_size, sampling, microbatch_sensitivity)
     target = Target(target_epsilon, delta, accountant, examples_per_user, tolerance)
-    return noise_for_run(mechanism, target, epochs=epochs, steps=steps)
+    return noise_for_run(mechanism, target, epochs=epochs, steps=steps, other_event=other_event, choice=choice)
 
 
 def noise_for_run(
-    mechanism: Mechanism, target: Target, *, epochs: float | None = None, steps: int | None = None
+    mechanism: Mechanism,
+    target: Target,
+    *,
+    epochs: float | None = None,
+    steps: int | None = None,
+    other_event: dp_accounting.DpEvent | None = None,
+    choice: PrivateChoice | None = None,
 ) -> float:
-    """The least noise multiplier with which so many epochs or steps of `mechanism` meet `target`.
+    """The least noise multiplier with which so many epochs or steps of `mechanism`, and `other_event`, meet `target`.
 
     Example:
       >>> round(noise_for_run(Mechanism(1.0, num_examples=60000, batch_size=600), Target(1.0, 1e-5), epochs=10), 2)
@@ -99,7 +111,15 @@ def noise_for_run(
     """
     mechanism.event(epochs=epochs, steps=steps)  # a bad argument is named before the search starts
     check_delta(target.delta, mechanism.num_examples)
-    return _least_noise(lambda z: mechanism.with_noise(z).event(epochs=epochs, steps=steps), target)
+    check_other_event(other_event)
+
+    def event(z: float) -> dp_accounting.DpEvent:
+        training = mechanism.with_noise(z).event(epochs=epochs, steps=steps)
+        run = training if other_event is None else dp_accounting.ComposedDpEvent([other_event, training])
+        return choice_lib.chosen(run, choice)
+
+    choice_lib.check_accountant(choice, target.accountant)
+    return _least_noise(event, target)
 
 
 def split_budget(

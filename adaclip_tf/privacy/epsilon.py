@@ -15,6 +15,8 @@ import dp_accounting
 
 from adaclip_tf._internal import validate
 from adaclip_tf.privacy import accountants, group
+from adaclip_tf.privacy import choice as choice_lib
+from adaclip_tf.privacy.choice import PrivateChoice
 from adaclip_tf.privacy.mechanism import Mechanism
 
 AccountantName = Union[str, accountants.MakeAccountant]
@@ -32,6 +34,7 @@ def epsilon(
     sampling: str = "poisson",
     microbatch_sensitivity: float = 1.0,
     examples_per_user: int = 1,
+    choice: PrivateChoice | None = None,
 ) -> float:
     """The epsilon of a training run, at `delta`: `epsilon_of_run` of the `Mechanism` that the arguments describe.
 
@@ -47,6 +50,7 @@ def epsilon(
       accountant: "rdp" (Renyi: the moments accountant of Abadi et al. and of the paper), "pld" (privacy
         loss distributions: tighter), or a function that makes a `dp_accounting.PrivacyAccountant`.
       examples_per_user: protects a user who has up to this many examples, by group privacy.
+      choice: a `PrivateChoice`, where this is one of a random number of runs, of which the best is published.
 
     Returns:
       An upper bound; infinity where `noise_multiplier` is 0.
@@ -58,6 +62,7 @@ def epsilon(
         delta=delta,
         accountant=accountant,
         examples_per_user=examples_per_user,
+        choice=choice,
     )
 
 
@@ -69,6 +74,7 @@ def epsilon_of_run(
     steps: int | None = None,
     accountant: AccountantName = "rdp",
     examples_per_user: int = 1,
+    choice: PrivateChoice | None = None,
 ) -> float:
     """The epsilon of so many epochs or steps of `mechanism`, at `delta`.
 
@@ -76,7 +82,8 @@ def epsilon_of_run(
       >>> round(epsilon_of_run(Mechanism(1.1, num_examples=60000, batch_size=600), delta=1e-5, epochs=10), 4)
       1.7118
     """
-    event = mechanism.event(epochs=epochs, steps=steps)
+    event = choice_lib.chosen(mechanism.event(epochs=epochs, steps=steps), choice)
+    choice_lib.check_accountant(choice, accountant)
     check_delta(delta, mechanism.num_examples)
     return epsilon_of(event, delta=delta, accountant=accountant, examples_per_user=examples_per_user)
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import dp_accounting
+from dp_accounting import dp_event
 
 from adaclip_tf._internal import validate
+from adaclip_tf.privacy import choice
+
+_LAWS = {choice.PrivateChoice(1.0, law).event(dp_accounting.NoOpDpEvent()).shape: law for law in choice.LAWS}
 
 
 def dump(event: dp_accounting.DpEvent) -> dict[str, Any]:
@@ -21,11 +25,13 @@ def dump(event: dp_accounting.DpEvent) -> dict[str, Any]:
         return {"kind": "poisson", "probability": float(event.sampling_probability), "event": dump(event.event)}
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
         return {"kind": "repeated", "count": int(event.count), "event": dump(event.event)}
+    if isinstance(event, dp_event.RepeatAndSelectDpEvent) and event.shape in _LAWS:
+        return {"kind": "chosen", "law": _LAWS[event.shape], "mean": float(event.mean), "event": dump(event.event)}
     if isinstance(event, dp_accounting.ComposedDpEvent):
         return {"kind": "composed", "events": [dump(part) for part in event.events]}
     raise ValueError(
         f"`event` is a {type(event).__name__}, which a ledger can't hold. It takes Gaussian, Laplace, Poisson-sampled, "
-        "self-composed and composed events."
+        "self-composed and composed events, and choices among runs."
     )
 
 
@@ -49,6 +55,8 @@ def load(value: Any) -> dp_accounting.DpEvent:
     if kind == "repeated":
         count = validate.positive_integer("count", value.get("count"))
         return dp_accounting.SelfComposedDpEvent(load(value.get("event")), count)
+    if kind == "chosen":
+        return choice.PrivateChoice(value.get("mean"), value.get("law")).event(load(value.get("event")))
     if kind == "composed" and isinstance(value.get("events"), list):
         return dp_accounting.ComposedDpEvent([load(part) for part in value["events"]])
     raise ValueError(f"an event of the unknown kind {kind!r}")

@@ -20,7 +20,9 @@ import dp_accounting
 
 from adaclip_tf._internal import files
 from adaclip_tf.privacy import accountants as accountants_lib
+from adaclip_tf.privacy import choice as choice_lib
 from adaclip_tf.privacy import events as events_lib
+from adaclip_tf.privacy.choice import PrivateChoice
 from adaclip_tf.privacy.epsilon import check_delta, epsilon_of
 from adaclip_tf.privacy.mechanism import SAMPLINGS, Mechanism
 
@@ -40,6 +42,7 @@ def privacy_report(
     examples_per_user: int = 1,
     other_event: dp_accounting.DpEvent | None = None,
     accountants: Sequence[str] | None = None,
+    choice: PrivateChoice | None = None,
 ) -> dict[str, Any]:
     """The guarantee of a run as a dictionary: `report_on` the `Mechanism` that the arguments describe.
 
@@ -56,6 +59,7 @@ def privacy_report(
         examples_per_user=examples_per_user,
         other_event=other_event,
         accountants=accountants,
+        choice=choice,
     )
 
 
@@ -68,6 +72,7 @@ def report_on(
     examples_per_user: int = 1,
     other_event: dp_accounting.DpEvent | None = None,
     accountants: Sequence[str] | None = None,
+    choice: PrivateChoice | None = None,
 ) -> dict[str, Any]:
     """The guarantee of a run as a dictionary of plain numbers and strings, ready for JSON.
 
@@ -80,7 +85,8 @@ def report_on(
       mechanism: of one step.
       delta, epochs, steps, examples_per_user: as in `epsilon`.
       other_event: what else was computed from the same data, such as `PrivatePCA(...).event`.
-      accountants: which epsilons to compute; None for all accountants that are registered.
+      accountants: which epsilons to compute; None for all accountants that are registered, and can.
+      choice: where the run is the best of a random number of such runs, each with `other_event`.
 
     Returns:
       `epsilon` holds, for each way of drawing batches, one number per accountant: "poisson", and
@@ -94,9 +100,12 @@ def report_on(
     events: dict[str, dp_accounting.DpEvent] = {}
     for kind in SAMPLINGS:
         training = dataclasses.replace(mechanism, sampling=kind).event(epochs=epochs, steps=steps)
-        events[kind] = dp_accounting.ComposedDpEvent([training] if other_event is None else [other_event, training])
+        run = dp_accounting.ComposedDpEvent([training] if other_event is None else [other_event, training])
+        events[kind] = choice_lib.chosen(run, choice)
         epsilons[kind] = {}
-        for name in accountants_lib.names() if accountants is None else accountants:
+        able = accountants_lib.names() if choice is None else (choice_lib.ACCOUNTANT,)
+        for name in able if accountants is None else accountants:
+            choice_lib.check_accountant(choice, name)
             value = epsilon_of(events[kind], delta=delta, accountant=name, examples_per_user=examples_per_user)
             epsilons[kind][name] = float(value) if math.isfinite(value) else None
     return {
@@ -114,6 +123,7 @@ def report_on(
         "unit": "example" if examples_per_user == 1 else f"user with up to {examples_per_user} examples",
         "epsilon": epsilons,
         "guarantee": epsilons[mechanism.sampling],
+        "choice": None if choice is None else dataclasses.asdict(choice),
         "includes_other_event": None if other_event is None else repr(other_event),
         "event": repr(events[mechanism.sampling]),
         "computed_by": f"dp_accounting {importlib.metadata.version('dp-accounting')}",
@@ -186,6 +196,11 @@ def _what_ran(report: dict[str, Any]) -> str:
             f"{report['microbatch_sensitivity']:g}: the effective noise multiplier is "
             f"{report['noise_multiplier'] / report['microbatch_sensitivity']:g}."
         )
+    if report.get("choice"):
+        text += (
+            f" It is the best of a random number of such runs ({report['choice']['law']}, "
+            f"{report['choice']['mean_runs']:g} on average), and the figures are of all of them and of the choice."
+        )
     if report["includes_other_event"]:
         text += f" The figures include what else used the same data: {report['includes_other_event']}."
     return text
@@ -248,6 +263,12 @@ def _assumptions(report: dict[str, Any]) -> list[str]:
         "Noise drawn from the operating system's entropy and kept secret; no `seed=`. Gaussian noise in "
         "floating point stands for real-valued noise (Mironov 2012 shows the gap)."
     )
+    if report.get("choice"):
+        lines.append(
+            "A number of runs that was drawn from that law and kept secret, candidates that were drawn at random, "
+            "scores that did not look at the training data (or are counted in every run), and no other run published: "
+            "Papernot and Steinke 2022, Theorems 2 and 6."
+        )
     if report["examples_per_user"] > 1:
         lines.append(
             f"At most {report['examples_per_user']} examples per user; group privacy by Vadhan 2017, Lemma 2.2."

@@ -23,6 +23,7 @@ RULES = {
     "per layer": core.PerLayerClip(0.5),
     "per coordinate": core.PerCoordinateClip(0.3),
     "quantile": core.QuantileClip(0.8, share=0.3),
+    "scaled": core.ScaledClip(core.Scales(0.7, [np.float32([[0.5], [2.0]]), np.ones(1), np.ones(1)], 0.5)),
 }
 
 

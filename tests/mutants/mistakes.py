@@ -11,6 +11,7 @@ from tests.mutants import (
     mistakes_noise,
     mistakes_optimizer,
     mistakes_proof,
+    mistakes_scales,
 )
 from tests.mutants.mutation import Mutation
 
@@ -23,4 +24,5 @@ MISTAKES: tuple[Mutation, ...] = (
     *mistakes_gradients.MISTAKES,
     *mistakes_optimizer.MISTAKES,
     *mistakes_accounting.MISTAKES,
+    *mistakes_scales.MISTAKES,
 )

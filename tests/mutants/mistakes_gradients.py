@@ -39,8 +39,8 @@ MISTAKES = (
     Mutation(
         "no allowance for rounding",
         "gradients/paths.py",
-        "_ROUNDING = 2e-6",
-        "_ROUNDING = 0.0",
+        "ROUNDING = 2e-6",
+        "ROUNDING = 0.0",
         (
             "tests/gradients/gradients_test.py::test_a_gradient_close_to_the_center_is_clipped_to_one_in_spite_of_cancellation",
             "tests/gradients/gradients_test.py::test_a_sequence_close_to_a_scalar_center_is_clipped_to_one_in_spite_of_cancellation",

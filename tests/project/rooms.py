@@ -18,6 +18,8 @@ MAY_IMPORT = {
     "privacy": {"_internal"},
     "data": {"privacy", "_internal"},
     "optimizers": {"core", "gradients", "privacy", "_internal"},
+    "scales": {"core", "gradients", "optimizers", "data", "privacy", "_internal"},
+    "training": {"core", "scales", "optimizers", "data", "privacy", "_internal"},
     "query": {"core", "privacy", "_internal"},
     "tensorboard": {"privacy", "_internal"},
     "releasing": {"optimizers", "privacy", "_internal"},
@@ -27,7 +29,7 @@ OUTSIDE = {"benchmarks", "configs", "examples", "requirements", "tests"}
 KERAS_IN_PRIVACY = {"budget", "fit_data", "run_checks"}
 # Rooms whose questions to Keras's private names are asked in `_internal/keras2.py` and `keras3.py`, one for each
 # generation.
-ASK_KERAS = {"privacy", "data", "tensorboard", "releasing", "optimizers"}
+ASK_KERAS = {"privacy", "data", "tensorboard", "releasing", "optimizers", "scales", "training"}
 
 
 def modules(root: pathlib.Path) -> dict[str, pathlib.Path]:

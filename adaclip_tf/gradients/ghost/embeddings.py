@@ -114,6 +114,23 @@ class Lookup:
         shape = [self._n, positions]
         return tf.reshape(self._indices, shape), tf.reshape(self._values, [*shape, self._width])
 
+    def row_norms(self, weights: tf.Tensor, width: int) -> tf.Tensor | None:
+        """sum_k |weights_k row of g_k| for all rows of the table; None where `width` is not that of a row.
+
+        Positions of one example that look up the same row are added up before the norm is taken.
+        """
+        if width != self._width:
+            return None
+        positions = tf.shape(self._indices)[0]
+        each = tf.maximum(positions // tf.maximum(self._n, 1), 1)
+        keys = tf.cast(self._indices, tf.int64) + self._vocabulary * tf.cast(tf.range(positions) // each, tf.int64)
+        distinct, lookups = tf.unique(keys)
+        runs = tf.reshape(self._values, [self._n, positions * self._width // tf.maximum(self._n, 1)])
+        values = tf.math.multiply_no_nan(runs, tf.reshape(weights, [-1, 1]))
+        values = tf.reshape(values, [positions, self._width])
+        norms = tf.norm(tf.math.unsorted_segment_sum(values, lookups, tf.size(distinct)), axis=1)
+        return tf.math.unsorted_segment_sum(norms, distinct % self._vocabulary, self._vocabulary)
+
     def examples(self) -> Examples:
         size = self._vocabulary * self._width
 

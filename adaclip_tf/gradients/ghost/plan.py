@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.ghost import flow, rules, several, terms
+from adaclip_tf.gradients.ghost import flow, rules, several, slices, terms
 from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Summed, Unknown, poison
 from adaclip_tf.gradients.ghost.rules import Found
 from adaclip_tf.gradients.ghost.terms import SquaredNorms, Term
@@ -48,6 +48,21 @@ class Handle:
         """sum_k weights_k g_k in the variable's shape, float32. Weight 0 leaves a record out, NaNs and all."""
         weights = tf.reshape(tf.cast(weights, tf.float32), [-1])
         return tf.reshape(self._term.weighted_sum(weights), self._shape)
+
+    @tf.autograph.experimental.do_not_convert
+    def row_norms(self, weights: tf.Tensor) -> tf.Tensor:
+        """sum_k |weights_k g_k|, where the norm is over the variable's last axis, which is 1 in the result. Float32.
+
+        Args:
+          weights: [n]; 0 leaves a record out, NaNs and all.
+        """
+        weights = tf.reshape(tf.cast(weights, tf.float32), [-1])
+        width = int(self._shape[-1]) if self._shape.rank else 1
+        quick = getattr(self._term, "row_norms", None)
+        sums = None if quick is None else quick(weights, width)
+        if sums is None:
+            sums = slices.sum_row_norms(self._term.examples(), weights, width, self._shape.num_elements())
+        return tf.reshape(sums, [*self._shape[:-1], 1] if self._shape.rank else [])
 
     def _full(self, value: Any) -> tf.Tensor:
         value = tf.cast(value, tf.float32)

@@ -31,6 +31,18 @@ class OuterProduct:
         dy = self._rows.keep(dy, weights) if small_x else self._rows.weigh(dy, weights)
         return tf.matmul(x, dy, transpose_a=True)
 
+    def row_norms(self, weights: tf.Tensor, width: int) -> tf.Tensor | None:
+        """sum_k |weights_k row_i of g_k| over rows of `width` coordinates; None where these are no parts of dy.
+
+        A row is x_ki times a part of dy_k, so its norm is |x_ki| times that part's: one product, no g is formed.
+        """
+        outer = self._dy.shape[1]
+        if outer % width:
+            return None
+        x, dy = self._rows.keep(self._x, weights), self._rows.weigh(self._dy, weights)
+        parts = tf.norm(tf.reshape(dy, [tf.shape(dy)[0], outer // width, width]), axis=2)
+        return tf.matmul(tf.abs(x), parts, transpose_a=True)
+
     def examples(self) -> Examples:
         return self.as_sum().examples()
 

@@ -59,6 +59,28 @@ def norms_of_examples(examples: terms.Examples, n: tf.Tensor, center: tf.Tensor,
     )
 
 
+def sum_row_norms(examples: terms.Examples, weights: tf.Tensor, width: int, size: int) -> tf.Tensor:
+    """sum_k |weights_k row_i of g_k| over rows of `width` of the `size` coordinates; weight 0 leaves g_k out."""
+    n = tf.size(weights)
+
+    def sums(arrays: list[tf.Tensor], weights: tf.Tensor) -> tf.Tensor:
+        weighted = tf.math.multiply_no_nan(examples.make(arrays), weights[:, tf.newaxis])
+        rows = tf.reshape(weighted, [tf.shape(weights)[0], size // width, width])
+        return tf.reduce_sum(tf.norm(rows, axis=2), axis=0)
+
+    length = tf.minimum(max(1, BUDGET // (4 * max(1, examples.floats + 2 * size))), n)
+
+    def body(start: tf.Tensor, total: tf.Tensor):
+        stop = tf.minimum(start + length, n)
+        part = [_slice(array, start, stop - start) for array in (*examples.arrays, weights)]
+        return stop, total + sums(part[:-1], part[-1])
+
+    _, total = tf.while_loop(
+        lambda start, _: start < n, body, (tf.constant(0), tf.zeros([size // width])), parallel_iterations=1
+    )
+    return total
+
+
 def _floats(arrays: Sequence[tf.Tensor]) -> int:
     """The size of one example's part of `arrays`, which are in memory anyway; 0 if not known."""
     sizes = [array.shape[1:].num_elements() for array in arrays]

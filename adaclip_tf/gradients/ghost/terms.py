@@ -205,9 +205,8 @@ class Transposed:
         def make(arrays: list[tf.Tensor]) -> tf.Tensor:
             gradients = inner.make(arrays)
             count = tf.shape(gradients)[0]
-            moved = tf.transpose(
-                tf.reshape(gradients, [count, *self.sizes]), [0, *(axis + 1 for axis in self.permutation)]
-            )
+            split = tf.reshape(gradients, [count, *self.sizes])
+            moved = tf.transpose(split, [0, *(axis + 1 for axis in self.permutation)])
             return tf.reshape(moved, [count, gradients.shape[1]])
 
         return inner._replace(make=make, floats=2 * inner.floats)

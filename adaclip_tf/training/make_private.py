@@ -1,0 +1,198 @@
+"""`make_private`: a model, data and a target in; private training with nothing left to choose out."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from adaclip_tf._internal import validate
+from adaclip_tf.data import sampling
+from adaclip_tf.optimizers import replicas
+from adaclip_tf.optimizers.adaclip import DPAdaClipSGD
+from adaclip_tf.optimizers.check_model import check_model
+from adaclip_tf.privacy import accountants, private_optimizer
+from adaclip_tf.privacy.budget import PrivacyBudget
+from adaclip_tf.privacy.ledger import Ledger
+from adaclip_tf.scales import method
+from adaclip_tf.scales.private_scales import SLICE, PrivateScales
+from adaclip_tf.training import plan as planning
+from adaclip_tf.training.private_training import PrivateTraining
+
+
+def make_private(
+    model: Any,
+    data: Any,
+    *,
+    loss: Any,
+    target_epsilon: float,
+    delta: float,
+    batch_size: int,
+    epochs: int,
+    metrics: Any = None,
+    classes: int | None = None,
+    accountant: str = "rdp",
+    ledger: str | os.PathLike[str] | None = None,
+    remember: str | os.PathLike[str] | None = None,
+    statement_path: str | os.PathLike[str] | None = None,
+    num_examples: int | None = None,
+    slice_size: int = SLICE,
+    compile_arguments: dict[str, Any] | None = None,
+    settings: method.Method = method.DEFAULT,
+    seed: int | None = None,
+    verbose: bool = True,
+) -> PrivateTraining:
+    """Prepares private training with no clip, no learning rate and no other knob to choose (docs/no_tuning.md).
+
+    Looks at the data once, privately (`PrivateScales`), and compiles the model with an optimizer that clips and steps
+    by what it found. The weights are not changed; start from a fresh model.
+
+    Example:
+      >>> private = make_private(model, (x, y), loss="sparse_categorical_crossentropy", target_epsilon=1.0,
+      ...                        delta=1e-5, batch_size=512, epochs=10, metrics=["accuracy"])      # doctest: +SKIP
+      >>> private.fit(validation_data=(x_test, y_test))                                            # doctest: +SKIP
+      >>> print(private.statement())                                                               # doctest: +SKIP
+
+    Args:
+      model: a Keras model whose examples stay apart, with Keras's own `train_step`. It is compiled anew.
+      data: `(x, y)` or `(x, y, sample_weight)`, as for `poisson_batches`. Weights multiply an example's loss BEFORE its
+        gradient is clipped, so that large ones are partly undone: the scales are asked with them.
+      loss: as for `model.compile`.
+      target_epsilon, delta: what scales and training may cost together (and what a ledger holds).
+      batch_size: B, the expected size of a batch.
+      epochs: passes over the data; noise and learning rate are chosen for that number.
+      metrics: as for `model.compile`. On the training data they are not private.
+      classes: K; None takes it from the loss and the model's output, 2 for all but categorical losses.
+      accountant: "rdp" or "pld".
+      ledger: a file that remembers what was spent on this data (`Ledger`). The target is then for all of it.
+      remember: a file for the scales and the plan. Where it is there, they are taken from it and nothing is asked
+        again: a program that was killed goes on with `callbacks=[tf.keras.callbacks.BackupAndRestore(...)]`.
+      statement_path: where to write the privacy statement.
+      num_examples: n, where `data` is a function of row numbers.
+      slice_size: examples that the queries look at together; memory is in proportion to it.
+      compile_arguments: further arguments of `model.compile`, such as `loss_weights`.
+      settings: the constants of the method.
+      seed: for tests only: NOT private.
+      verbose: prints the table of what was chosen.
+
+    Returns:
+      A `PrivateTraining`: `.fit(...)`, `.optimizer`, `.batches`, `.statement()`, `.summary()`.
+    """
+    load, n = sampling.loader(data, num_examples)
+    validate.positive_integer("batch_size", batch_size)
+    validate.positive_integer("epochs", epochs)
+    accountants.named(accountant)
+    if not isinstance(settings, method.Method):
+        raise ValueError(f"`settings` must be a `Method`; got {settings!r}.")
+    batches = sampling.poisson_batches(data, expected_batch_size=batch_size, num_examples=num_examples, seed=seed)
+    example = tf.nest.map_structure(tf.convert_to_tensor, load(np.array([0])))
+    _check(model, loss, example, ledger)
+    wanted: dict[str, Any] = {
+        "num_examples": n,
+        "batch_size": batch_size,
+        "epochs": epochs,
+        "target_epsilon": validate.positive("target_epsilon", target_epsilon),
+        "delta": validate.positive("delta", delta),
+        "accountant": accountant,
+    }
+    book = None if ledger is None else Ledger(ledger)
+    compiled = {"loss": loss, **(compile_arguments or {})}
+    if remember is not None and os.path.exists(remember):
+        scales, plan = _remembered(remember, wanted)
+        _write_down(book, scales)
+    else:
+        spent = None if book is None or not any(book.read()) else book.event()
+        found = classes_of(model, loss, example) if classes is None else validate.positive_integer("classes", classes)
+        plan = planning.make_plan(**wanted, classes=found, before=spent, settings=settings)
+        scales = PrivateScales(
+            noise_multiplier=plan.rows_noise, count_noise=plan.counts_noise, settings=settings, seed=seed
+        )
+        with replicas.scope(model.distribute_strategy):
+            model.compile(**compiled)
+        _write_down(book, scales)  # before it is spent
+        # A loss by itself can be asked for under a strategy of Keras 2, too.
+        alone = loss if isinstance(loss, tf.keras.losses.Loss) and not compile_arguments else None
+        scales.fit(model, alone, data, num_examples=num_examples, slice_size=slice_size)
+        scales.notes = plan.notes()
+        if remember is not None:
+            scales.save(remember)
+    with replicas.scope(model.distribute_strategy):
+        optimizer = DPAdaClipSGD(
+            tf.keras.optimizers.schedules.PolynomialDecay(plan.learning_rate, plan.steps, end_learning_rate=0.0),
+            noise_multiplier=plan.noise_multiplier,
+            expected_batch_size=batch_size,
+            scales=scales,
+            precondition=True,
+            seed=seed,
+        )
+        model.compile(optimizer=optimizer, metrics=metrics, **compiled)
+        optimizer.build(model.trainable_variables)
+    budget = PrivacyBudget.of(
+        batches,
+        delta=delta,
+        target_epsilon=target_epsilon,
+        accountant=accountant,
+        statement_path=statement_path,
+        **({"other_event": scales.event} if ledger is None else {"ledger": ledger}),
+    )
+    made = PrivateTraining(model, batches, budget, scales, plan, ", ".join(_names(loss)))
+    if verbose:
+        print(made.summary())
+    return made
+
+
+def _check(model: Any, loss: Any, example: Any, ledger: Any) -> None:
+    if not isinstance(model, tf.keras.Model):
+        raise ValueError(f"`model` must be a Keras model; got {type(model).__name__}.")
+    if loss is None:
+        raise ValueError("`loss` is None: give what `model.compile` would get, e.g. 'binary_crossentropy'.")
+    if not isinstance(example, tuple) or not 2 <= len(example) <= 3:
+        raise ValueError("`data` must be a tuple, `(x, y)` or `(x, y, sample_weight)`.")
+    if not model.built:
+        model(example[0])
+    check_model(model)
+    optimizer = getattr(model, "optimizer", None)
+    taken = 0
+    if optimizer is not None and private_optimizer.is_private(optimizer):
+        taken = private_optimizer.noised_steps(optimizer)
+    if taken and ledger is None:
+        raise ValueError(
+            f"`model` has taken {taken:,} noised steps, of which this call would not know. Start from a fresh model, "
+            "or give the `ledger` that holds them, to train further on top."
+        )
+
+
+def _remembered(path: str | os.PathLike[str], wanted: dict[str, Any]) -> tuple[PrivateScales, planning.Plan]:
+    scales = PrivateScales.load(path)
+    try:
+        return scales, planning.Plan.from_notes(scales.notes, wanted)
+    except ValueError as error:
+        raise ValueError(
+            f"`remember`={os.fspath(path)!r} does not fit: {error}. Give the same arguments as then, or another file."
+        ) from error
+
+
+def _write_down(book: Ledger | None, scales: PrivateScales) -> None:
+    """Has the ledger hold the scales, once."""
+    if book is not None and all(release.name != scales.name for release in book.read()[1]):
+        book.add(scales.name, scales.event)
+
+
+def classes_of(model: Any, loss: Any, example: Any) -> int:
+    """K: the width of the output for categorical losses, else 2."""
+    categorical = [name for name in _names(loss) if "categorical" in name.lower()]
+    if not categorical:
+        return 2
+    outputs = tf.nest.flatten(model(tf.keras.utils.unpack_x_y_sample_weight(example)[0]))
+    return max(int(output.shape[-1] or 2) for output in outputs)
+
+
+def _names(loss: Any) -> list[str]:
+    """What the losses are called."""
+    return [
+        part if isinstance(part, str) else getattr(part, "__name__", type(part).__name__)
+        for part in tf.nest.flatten(loss)
+        if part is not None
+    ]

@@ -1,0 +1,194 @@
+"""`PrivateTraining`: what `make_private` returns. Its `fit` trains within the target, and nothing is written twice.
+
+Formal guarantee. The data is looked at by the queries of the scales and by the noised steps, both of which the budget
+counts, and the budget stops training before the step that would pass the target (`PrivacyBudget`). Noise was calibrated
+so that this is after the last step of the plan.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from typing import Any
+
+from adaclip_tf._internal import validate
+from adaclip_tf.privacy import private_optimizer, statement
+from adaclip_tf.privacy.budget import PrivacyBudget, PrivacyBudgetSpentError
+from adaclip_tf.privacy.epsilon import epsilon_of
+from adaclip_tf.scales.private_scales import PrivateScales
+from adaclip_tf.training.plan import Plan
+
+_FAR_APART = 10.0  # of shapes: a factor of some 2,000 in gradients
+
+_KNOWN = {
+    "x": "the data was given to `make_private`",
+    "y": "the data was given to `make_private`",
+    "batch_size": "it was given to `make_private`",
+    "sample_weight": "give weights to `make_private`, as the third part of the data: the scales must see them, too",
+    "class_weight": "give each example its weight, as the third part of the data of `make_private`",
+    "validation_split": "give other examples as `validation_data`; all of `data` is trained on",
+    "shuffle": "batches are drawn by Poisson sampling",
+    "steps_per_epoch": "an epoch is n / B batches",
+    "initial_epoch": "`fit` goes on where it stopped",
+}
+
+
+class PrivateTraining:
+    """A model with a private optimizer, batches and a budget that fit each other.
+
+    Attributes:
+      model: compiled, with `optimizer`.
+      optimizer: a `DPAdaClipSGD` with learnt scales.
+      batches: `poisson_batches` of the data.
+      budget: the `PrivacyBudget` that `fit` adds to the callbacks.
+      scales: the fitted `PrivateScales`.
+      plan: all numbers.
+    """
+
+    def __init__(self, model: Any, batches: Any, budget: PrivacyBudget, scales: PrivateScales, plan: Plan, about: str):
+        self.model, self.batches, self.budget = model, batches, budget
+        self.scales, self.plan, self._about = scales, plan, about
+        budget.set_model(model)
+
+    @property
+    def optimizer(self) -> Any:
+        """The private optimizer."""
+        return self.model.optimizer
+
+    @property
+    def steps_taken(self) -> int:
+        """Noised steps up to now."""
+        return private_optimizer.noised_steps(self.optimizer)
+
+    @property
+    def epsilon(self) -> float:
+        """What was spent up to now: scales and steps."""
+        return self.budget.epsilon
+
+    @property
+    def _per_epoch(self) -> int:
+        return self.plan.steps // self.plan.epochs
+
+    @property
+    def epochs_left(self) -> int:
+        """Epochs of the plan that are left, one that was begun included."""
+        return -(-(self.plan.steps - self.steps_taken) // self._per_epoch)
+
+    def fit(self, epochs: int | None = None, callbacks: Iterable[Any] | None = None, **fit_arguments: Any) -> Any:
+        """Trains; `model.fit` with the batches and the budget. Returns its `History`.
+
+        Args:
+          epochs: how many now; None for all that are left of the plan. A second call goes on where the first one
+            stopped, with the learning rate of that place. More than are left is refused: they are not paid for.
+          callbacks: of Keras; the budget is added.
+          **fit_arguments: `verbose`, `validation_data` and other arguments of `model.fit`.
+
+        Raises:
+          PrivacyBudgetSpentError: where all steps of the plan were taken.
+        """
+        for name in fit_arguments:
+            if name in _KNOWN:
+                raise ValueError(f"`{name}` is not for this `fit`: {_KNOWN[name]}.")
+        left = self.epochs_left
+        if left <= 0:
+            raise PrivacyBudgetSpentError(
+                f"All {self.plan.steps:,} steps of the plan were taken: epsilon is {self.epsilon:.4g} of "
+                f"{self.plan.target_epsilon:g}. To train longer, call `make_private` with more epochs, from the start."
+            )
+        if epochs is not None and validate.positive_integer("epochs", epochs) > left:
+            raise ValueError(
+                f"`epochs` must be at most {left}, which is what is left of the plan's {self.plan.epochs}; got "
+                f"{epochs}. Give `make_private` the number of epochs that you want: noise and learning rate hang on it."
+            )
+        done = self.plan.epochs - left
+        return self.model.fit(
+            self.batches,
+            initial_epoch=done,
+            epochs=done + (left if epochs is None else epochs),
+            callbacks=[*(callbacks or ()), self.budget],
+            **fit_arguments,
+        )
+
+    def statement(self) -> str:
+        """The privacy statement: of what was trained up to now, or of the plan before the first step."""
+        about = "\n" + textwrap.fill(self.scales.statement(delta=self.plan.delta), 88) + "\n"
+        if self.steps_taken:
+            return statement.describe(self.budget.report()) + about
+        text = statement.describe(
+            statement.report_on(
+                self.plan.mechanism, delta=self.plan.delta, steps=self.plan.steps, other_event=self.scales.event
+            )
+        )
+        return f"No step was taken yet. The whole plan would be:\n\n{text}{about}"
+
+    def summary(self) -> str:
+        """What was chosen, why, what it cost and how to change it, as a table."""
+        plan, scales = self.plan, self.scales
+        mechanism, shapes = plan.mechanism, [h for shape in scales.shapes_ for h in shape.ravel()]
+        multiplier, median = self.optimizer.rule.scales.multiplier, scales.clip_ or 0.0
+        query = epsilon_of(scales.event, delta=plan.delta, accountant=plan.accountant)
+        rows = [
+            ("data", f"{plan.num_examples:,} examples", "all of `data`; their number is public"),
+            ("batches", f"Poisson, {plan.batch_size:,} expected", "`batch_size`; larger ones have less noise each"),
+            (
+                "training",
+                f"{plan.epochs} epochs, {plan.steps:,} steps",
+                "`epochs`; more of them mean more noise in each",
+            ),
+            (
+                "privacy",
+                f"epsilon {plan.target_epsilon:g}, delta {plan.delta:g}",
+                f"`target_epsilon`, `delta`; by {plan.accountant.upper()} (`accountant`), for one example",
+            ),
+            (
+                "noise multiplier",
+                f"{mechanism.noise_multiplier:.4g}",
+                f"what the target allows; {plan.noise_alone:.4g} without the scales",
+            ),
+            (
+                "scales",
+                f"epsilon {query:.3g} by themselves",
+                "asked before training, part of the target; `remember=` keeps them",
+            ),
+            (
+                "clip",
+                f"{multiplier * median:.3g}",
+                f"the median gradient, {median:.3g}, times {multiplier:.3g} by the noise",
+            ),
+            (
+                "shapes",
+                f"{min(shapes):.3g} to {max(shapes):.3g}",
+                f"of {len(shapes):,} rows; as far as noise shows them",
+            ),
+            (
+                "learning rate",
+                f"{plan.learning_rate:.3g}, falling to 0",
+                f"by {plan.classes} classes (`classes`), noise and steps",
+            ),
+            ("loss", self._about, "the one that the scales were asked with"),
+        ]
+        lines = ["Private training: what was chosen and why", ""]
+        lines += [f"  {name:17s}{value:30s}{why}" for name, value, why in rows]
+        for note in self._notes():
+            lines += ["", textwrap.fill(note, 110, initial_indent="  ", subsequent_indent="  ")]
+        return "\n".join(lines) + "\n"
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self.scales.unseen_:
+            notes.append(
+                f"Noise hid all gradients of {', '.join(self.scales.unseen_)}: they get the others' typical scale. A "
+                "layer below an output that starts at zero has none at first: start it at small random weights."
+            )
+        shapes = [h for shape in self.scales.shapes_ for h in shape.ravel()]
+        if max(shapes) > _FAR_APART * min(shapes):
+            notes.append(
+                "Inputs are very far apart in size, further than a few private questions can tell: divide columns by "
+                "public ranges."
+            )
+        if any(word in self._about.lower() for word in ("squared", "absolute", "mse", "mae", "huber", "logcosh")):
+            notes.append(
+                "The learning rate is for targets with a mean of about 0 and a variance of about 1: divide them by a "
+                "public number that makes them so."
+            )
+        return notes

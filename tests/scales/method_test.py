@@ -1,0 +1,43 @@
+"""The formulas of the method, against numbers worked out by hand."""
+
+import dataclasses
+import math
+
+import pytest
+
+from adaclip_tf.scales.method import DEFAULT, Method
+
+
+def test_noise_of_the_queries():
+    """z0 = 2, q = 1/100, T = 400: z0 / (q sqrt T) = 10. Then 10 sqrt(3 / .03) and sqrt(24) / 2 * 10 / .15."""
+    noise = DEFAULT.noise(2.0, 0.01, 400)
+    assert noise.rows == pytest.approx(100.0)
+    assert noise.counts == pytest.approx(5.0 * math.sqrt(24) / 0.15)
+
+
+def test_what_the_queries_cost_is_their_share():
+    """In sums of 1 / z^2: T (q / z0)^2 = 1 / 100 for training; 3 % of it for the rows, .15^2 for the counts."""
+    noise = DEFAULT.noise(2.0, 0.01, 400)
+    assert DEFAULT.rounds / noise.rows**2 == pytest.approx(0.03 / 100)
+    assert 2 * DEFAULT.counts / (2 * noise.counts) ** 2 == pytest.approx(0.0225 / 100)
+
+
+@pytest.mark.parametrize("noise, expected", [(1.0, 1.0), (0.05, 2.0), (100.0, 0.1), (0.0, 2.0)])
+def test_the_multiplier_lies_between_its_bounds(noise, expected):
+    """kappa = z sqrt(400) / 100 = z / 5: .2 / kappa is 1 at z = 1."""
+    assert DEFAULT.multiplier_for(noise, 400, 100) == pytest.approx(expected)
+
+
+def test_the_learning_rate():
+    """5 K, or 1.5 B / (z0 sqrt T) where noise allows no more: 1.5 * 100 / (3 * 10) = 5."""
+    assert DEFAULT.learning_rate(3.0, 100, 100, 10) == pytest.approx(5.0)
+    assert DEFAULT.learning_rate(0.01, 100, 100, 10) == 50.0
+    assert DEFAULT.learning_rate(0.0, 100, 100, 1) == 10.0
+
+
+def test_bad_constants_are_named():
+    for name, value in (("rounds", 0), ("counts", 2.5), ("share", 0.0), ("power", -1.0), ("last_span", 1.0)):
+        with pytest.raises(ValueError, match=f"`{name}`"):
+            Method(**{name: value})
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        DEFAULT.rounds = 4

@@ -1,0 +1,71 @@
+"""The numbers of a training: within the target, by the composition written out."""
+
+import dataclasses
+
+import dp_accounting
+import pytest
+
+from adaclip_tf.privacy.calibration import noise_multiplier
+from adaclip_tf.scales.method import DEFAULT
+from adaclip_tf.training import plan as planning
+
+PUBLIC = {"num_examples": 8000, "batch_size": 256, "epochs": 5, "target_epsilon": 1.0, "delta": 1e-5}
+
+
+def make(**options):
+    return planning.make_plan(
+        **{**PUBLIC, "classes": 10, "accountant": "rdp", "before": None, "settings": DEFAULT, **options}
+    )
+
+
+def composed(plan, *others):
+    """Everything, query by query and step by step."""
+    accountant = dp_accounting.rdp.RdpAccountant()
+    for event in others:
+        accountant.compose(event)
+    accountant.compose(dp_accounting.GaussianDpEvent(plan.rows_noise), 3)
+    accountant.compose(dp_accounting.GaussianDpEvent(plan.counts_noise / 0.5), 24)
+    step = dp_accounting.PoissonSampledDpEvent(256 / 8000, dp_accounting.GaussianDpEvent(plan.noise_multiplier))
+    return accountant.compose(step, plan.steps).get_epsilon(1e-5)
+
+
+def test_scales_and_training_together_meet_the_target():
+    plan = make()
+    assert plan.steps == 5 * 32
+    assert 0.999 < composed(plan) <= 1.0
+    assert plan.noise_alone == noise_multiplier(**PUBLIC)
+    assert 1.0 < plan.noise_multiplier / plan.noise_alone < 1.05
+
+
+def test_noise_of_the_queries_and_the_rate_go_by_the_noise_of_training_alone():
+    plan = make()
+    noise = DEFAULT.noise(plan.noise_alone, 256 / 8000, 160)
+    assert (plan.rows_noise, plan.counts_noise) == tuple(noise)
+    assert plan.learning_rate == DEFAULT.learning_rate(plan.noise_alone, 256, 160, 10)
+
+
+def test_what_was_spent_before_is_within_the_target():
+    before = dp_accounting.GaussianDpEvent(8.0)  # epsilon .48
+    plan = make(before=before)
+    assert 0.999 < composed(plan, before) <= 1.0
+    assert plan.noise_multiplier > make().noise_multiplier
+    with pytest.raises(ValueError, match=r"the ledger holds 1\.\d+ already"):
+        make(before=dp_accounting.GaussianDpEvent(3.8))
+
+
+def test_a_plan_is_remembered_for_the_same_training_alone():
+    plan = make()
+    assert planning.Plan.from_notes(plan.notes(), PUBLIC) == plan
+    for name, value in (("epochs", 6), ("target_epsilon", 2.0), ("num_examples", 8001)):
+        with pytest.raises(ValueError, match=f"{name}={PUBLIC[name]!r}, and not {value!r}"):
+            planning.Plan.from_notes(plan.notes(), {**PUBLIC, name: value})
+    with pytest.raises(ValueError, match="it holds no plan"):
+        planning.Plan.from_notes({}, PUBLIC)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        plan.epochs = 7
+
+
+def test_bad_arguments_are_named():
+    for name, value in (("epochs", 0), ("epochs", 1.5), ("target_epsilon", -1.0), ("delta", 2.0), ("batch_size", 9000)):
+        with pytest.raises(ValueError, match=f"`{name}`"):
+            make(**{name: value})
