@@ -4,12 +4,10 @@ import pathlib
 
 import pytest
 
-from adaclip_tf._internal import keras
 from tests.attack import catalog, harness
 from tests.attack.modes import MAIN_MODES, MODES
 
 CASES = catalog.load()
-KERAS_2 = ("ragged", "padded_to_longest", "locally_connected")
 FAST = [(name, mode) for name, case in CASES.items() for mode in case.fast]
 MAIN = [(name, mode) for mode in MAIN_MODES for name in CASES]
 # Each case in one more mode, in turn.
@@ -19,8 +17,6 @@ MORE = [(name, MORE_MODES[index % len(MORE_MODES)]) for index, name in enumerate
 
 def _check(name, mode, **options):
     case = CASES[name]
-    if keras.GENERATION == 3 and name.startswith(KERAS_2):
-        pytest.skip("Keras 3 has no ragged tensors in functional models, and no such layer")
     outcome = harness.attack(case, mode, **options)
     wrong = harness.verdict(case, mode, outcome)
     assert not wrong, f"{name} ({case.expect}) in mode {mode}: {wrong}\n{outcome}"

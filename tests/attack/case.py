@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+import adaclip_tf
+from adaclip_tf._internal import keras
+
 EXPECTATIONS = ("accepted", "refused", "either")
 
 
@@ -164,6 +167,14 @@ def cross_entropy(y, logits):
 # Models.
 
 
+def minimize(optimizer, loss, variables, tape):
+    """One step; Keras 3's own optimizers have no `minimize`."""
+    if isinstance(optimizer, adaclip_tf.DPOptimizer) or keras.GENERATION == 2:
+        optimizer.minimize(loss, variables, tape=tape)
+    else:
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+
+
 def inputs_like(x):
     """Keras inputs for a structure of arrays, ragged or sparse tensors."""
     return tf.nest.map_structure(_input, x)
@@ -181,6 +192,8 @@ def _input(leaf):
 def net(function, data, loss=None, **options) -> Problem:
     """A functional model: `function` of the inputs, or a list of layers."""
     x = data(np.random.default_rng(0), 2)[0]
+    if keras.GENERATION == 3 and any(isinstance(leaf, tf.RaggedTensor) for leaf in tf.nest.flatten(x)):
+        return Problem(Chain(function), data, loss or scce(), **options)
     inputs = inputs_like(x)
     outputs = inputs
     if callable(function):
@@ -189,6 +202,30 @@ def net(function, data, loss=None, **options) -> Problem:
         for layer in function:
             outputs = layer(outputs)
     return Problem(tf.keras.Model(inputs, outputs), data, loss or scce(), **options)
+
+
+class Chain(tf.keras.Model):
+    """One layer after the other, of whatever they are given: Keras 3's functional models take no ragged tensors."""
+
+    def __init__(self, layers):
+        super().__init__()
+        self._chained = list(layers)
+
+    def call(self, x):
+        for layer in self._chained:
+            x = layer(x)
+        return x
+
+
+class Lookup(tf.keras.layers.Layer):
+    """An embedding, of ragged tokens too."""
+
+    def __init__(self, size, width):
+        super().__init__()
+        self.table = self.add_weight(shape=(size, width), initializer="uniform", name="table")
+
+    def call(self, x):
+        return tf.ragged.map_flat_values(lambda ids: tf.gather(keras.native(self.table), ids), x)
 
 
 class Apply(tf.keras.layers.Layer):

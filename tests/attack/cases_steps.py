@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tests.attack.case import Apply, Problem, case, cross_entropy, features, net, scce
+from tests.attack.case import Apply, Problem, case, cross_entropy, features, minimize, net, scce
 
 L = tf.keras.layers
 
@@ -60,8 +60,8 @@ class OwnTrainStep(tf.keras.Model):
     def train_step(self, batch):
         with tf.GradientTape() as tape:
             loss = self.loss_of(batch)
-        self.optimizer.minimize(loss, self.trainable_variables, tape=tape)
-        return {}
+        minimize(self.optimizer, loss, self.trainable_variables, tape)
+        return {"loss": tf.reduce_mean(loss)}
 
 
 def _own_train_step(weigh):

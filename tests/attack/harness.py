@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 import adaclip_tf
+from adaclip_tf._internal import keras
 from tests.attack.case import Case, Problem
 from tests.attack.errors import in_words, summary, xla_cannot
 from tests.attack.modes import EXPECTED_BATCH_SIZE, MODES, Mode, Stepper, dataset, num_examples, scaled, take
@@ -242,7 +243,8 @@ def _gradient(loss_fn, variables):
     def gradient(batch):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.cast(loss_fn(batch), tf.float32))
-        gradients = tape.gradient(loss, list(variables), unconnected_gradients="zero")
+        native = [keras.native(variable) for variable in variables]  # zeros of Keras 3's own have no type
+        gradients = tape.gradient(loss, native, unconnected_gradients="zero")
         return tf.concat([tf.reshape(tf.cast(tf.convert_to_tensor(g), tf.float32), [-1]) for g in gradients], 0)
 
     return gradient

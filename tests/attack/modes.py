@@ -7,9 +7,8 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-import adaclip_tf
 from adaclip_tf._internal import keras
-from tests.attack.case import Case, Problem
+from tests.attack.case import Case, Problem, minimize
 
 EXPECTED_BATCH_SIZE = 8  # of every optimizer, whatever the batch
 
@@ -212,10 +211,7 @@ class Stepper:
                     losses.append(loss_fn(batch))
                 tapes.append(tape)
             for optimizer, loss, variables, tape in zip(self._optimizers, losses, self._variables, tapes):
-                if isinstance(optimizer, adaclip_tf.DPOptimizer):
-                    optimizer.minimize(loss, variables, tape=tape)
-                else:  # Keras 3's have no `minimize`
-                    optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+                minimize(optimizer, loss, variables, tape)
 
         if self.mode.eager:
             return step
