@@ -34,6 +34,7 @@ class ClippedSum(NamedTuple):
     weights: tf.Tensor  # the least c_k of all groups of variables, shape [num_records]
     squared_norms: tf.Tensor  # |w_k|^2, shape [num_records]
     raw_squared_norms: tf.Tensor | None = None  # |g_k|^2, if it was asked for
+    data: tuple[tf.Tensor, ...] = ()  # the batch, as the graph gets it
 
 
 @tf.autograph.experimental.do_not_convert
@@ -104,7 +105,7 @@ def clipped_sum(
                 totals[index] = transform.apply_to_sum(total, tf.reduce_sum(shares), index)
     ordered = [totals[i] for i in range(len(variables))]
     least = functools.reduce(tf.minimum, weights)
-    return ClippedSum(ordered, num_records, least, tf.add_n(squared_norms), raw if raw_norms else None)
+    return ClippedSum(ordered, num_records, least, tf.add_n(squared_norms), raw if raw_norms else None, proven.data)
 
 
 def _whole_microbatches(loss, num_microbatches):
@@ -203,7 +204,7 @@ def _by_example(passed, proven, transform, clip, num_records, raw_norms, counts)
     poison = proven.poison()
     totals, norms, raw = _each(passed, proven, range(len(passed.variables)), num_records, 1, consume)
     norms = norms[:, 0]
-    return ClippedSum(totals, num_records, core.clip_weights(norms), norms, raw if raw_norms else None)
+    return ClippedSum(totals, num_records, core.clip_weights(norms), norms, raw if raw_norms else None, proven.data)
 
 
 def _each(passed, proven, indices, num_records, num_groups, consume):

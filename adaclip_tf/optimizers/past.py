@@ -46,6 +46,11 @@ class Past:
         """Notes how many examples a microbatch holds, in the step."""
         self._microbatch.assign(tf.maximum(self._microbatch, tf.cast(examples, tf.int64)), read_value=False)
 
+    def see_noise(self, noise_multiplier: float) -> None:
+        """Notes that a step had no more noise than this, in the step and after `see_step`."""
+        noise = tf.constant(noise_multiplier, tf.float64)
+        self._noise.assign(tf.minimum(self._noise, noise), read_value=False)
+
     def see_step(self, noise_multiplier: float, batch_size: Any) -> None:
         """Notes one noised step, in the step and before it is counted."""
         first = tf.equal(self._steps, 0)

@@ -28,7 +28,7 @@ import tensorflow as tf
 from adaclip_tf import core, gradients
 from adaclip_tf.core import noise
 from adaclip_tf.gradients import proof
-from adaclip_tf.optimizers import past, replicas, unnoised
+from adaclip_tf.optimizers import past, replicas, shared_batches, unnoised
 from adaclip_tf.optimizers.joined import Joined
 from adaclip_tf.optimizers.rule_state import RuleState
 from adaclip_tf.optimizers.settings import Settings
@@ -161,6 +161,7 @@ class PrivateStep:
             clip=clip,
             raw_norms=self.settings.nonprivate_metrics,
         )
+        self._together = [self, *shared_batches.note(self, batch.data)]
         if self.settings.nonprivate_metrics:
             self.nonprivate.record(batch)
         total = [*batch.total, *core.statistics_sum(self.rule, clip, batch.squared_norms)]
@@ -245,7 +246,7 @@ class PrivateStep:
         size, expected = self.settings.expected_batch_size, self.settings.expected_records
         if size is None:  # so sizes are public
             size = self.past.examples(records if expected is None else expected)
-        self.past.see_step(self.settings.noise_multiplier, size)
+        shared_batches.see_step(self._together, size)
         self.noised_steps.assign_add(1, read_value=False)
 
     def _see_microbatches(self, loss):

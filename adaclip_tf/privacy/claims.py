@@ -134,6 +134,13 @@ def false_claim(optimizer: PrivateOptimizer, planned: Mechanism) -> str | None:
             f"`batch_size`={planned.batch_size}, and a microbatch has held several: twice the sensitivity. Use "
             "`num_microbatches=None` for one gradient per example."
         )
+    if seen.noise_multiplier < planned.noise_multiplier:
+        return (
+            f"Another private optimizer trains on the same batches: together they are like one with a noise multiplier "
+            f"of {seen.noise_multiplier:.4g}, and PrivacyBudget planned for {planned.noise_multiplier:.4g}. What was "
+            "taken is counted so. Train without PrivacyBudget's target and ask `optimizer_event` for the event, or "
+            f"plan with `epsilon(noise_multiplier={seen.noise_multiplier:.4g}, ...)`."
+        )
     if seen.batch_size > planned.batch_size:
         return (
             f"PrivacyBudget's `batch_size` is {planned.batch_size}, and a batch of {seen.batch_size} has come. Give "
@@ -147,6 +154,7 @@ def worse(optimizer: PrivateOptimizer, planned: Mechanism) -> Mechanism:
     seen = optimizer.past_steps()
     return dataclasses.replace(
         planned,
+        noise_multiplier=min(planned.noise_multiplier, seen.noise_multiplier),
         batch_size=min(max(planned.batch_size, seen.batch_size), planned.num_examples),
         microbatch_sensitivity=max(planned.microbatch_sensitivity, seen.microbatch_sensitivity),
     )

@@ -34,6 +34,29 @@ def drawn_of(batches: Any) -> Drawn | None:
     return drawn if isinstance(drawn, Drawn) else None
 
 
+# What makes other batches, or the same ones again, of batches that were drawn. `repeat` draws anew.
+_KEEPS_DRAWS = ("Map", "ParallelMap", "Prefetch", "Options", "Take", "Skip", "Repeat", "Zip", "Enumerate", "Shuffle")
+
+
+def check_kept(batches: Any) -> None:
+    """Raises ValueError if something was made of drawn batches that is no longer drawn as they were."""
+    pending, made = [batches], []
+    while pending:
+        dataset = pending.pop()
+        if drawn_of(dataset) is not None:
+            if made:
+                raise ValueError(
+                    f"The batches were drawn by Poisson sampling, and `fit` is given what {', '.join(made)} makes of "
+                    "them: no draws of their own any more (the same ones again, or others than were drawn), so epsilon "
+                    "would be too small. Change the examples before `poisson_batches`, or batch by batch with `map`."
+                )
+            return
+        name = type(dataset).__name__.strip("_").replace("Dataset", "")
+        if name not in _KEEPS_DRAWS:
+            made.append(name)
+        pending.extend(getattr(dataset, "_inputs", list)())
+
+
 def require_drawn(batches: Any) -> Drawn:
     """The same, or a ValueError."""
     drawn = drawn_of(batches)

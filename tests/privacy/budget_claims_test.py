@@ -305,3 +305,24 @@ def test_the_end_is_said_once_and_on_a_line_of_its_own(verbose, capsys):
 def test_training_that_was_not_stopped_says_nothing(capsys):
     fit(compiled(), poisson(), PrivacyBudget.of(poisson(), delta=DELTA, target_epsilon=1e3), verbose="auto")
     assert "stopped" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda batches: batches.cache().repeat(3),
+        lambda batches: batches.unbatch().batch(30),
+        lambda batches: batches.concatenate(batches),
+        lambda batches: batches.map(lambda *batch: batch).rebatch(30),
+    ],
+)
+def test_what_no_longer_is_what_was_drawn_is_refused(change):
+    batches = poisson()
+    refused("drawn by Poisson sampling", compiled(), change(batches), PrivacyBudget.of(batches, delta=DELTA))
+
+
+def test_what_is_made_of_batches_one_by_one_is_still_drawn():
+    batches = poisson()
+    budget = PrivacyBudget.of(batches, delta=DELTA)
+    fit(compiled(), batches.map(lambda *batch: batch).repeat(2).prefetch(1), budget)
+    assert budget.noised_steps == 8

@@ -101,6 +101,8 @@ def moves_on(op: tf.Operation) -> bool:
 
 def has_effects(op: tf.Operation) -> bool:
     """Whether the op, or a function that it calls, may change something that outlives it, or get at such a thing."""
+    if op.type == "PrintV2" and op.get_attr("output_stream").startswith(b"file:"):
+        return True
     return is_stateful(op) and op.type not in READS and op.type not in HARMLESS
 
 

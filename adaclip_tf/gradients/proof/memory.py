@@ -2,9 +2,10 @@
 
 Nothing of a batch may stay behind but what was noised: what an example leaves in a variable is in the saved model, and
 reaches the gradients of all batches to come. So every op that hands something computed from the data to a resource is
-refused, whatever its name; how many examples there are is such a thing, too. So is an op that hands data to Python
-on the way to the loss, since Python may write anywhere. (Behind the optimizer's call it may: metrics in Python are
-computed there. What it does with the batch is for the program to answer for, as in a callback.) Exempt are
+refused, whatever its name; how many examples there are is such a thing, too. So is an op without results that gets
+data (a file, a staging area), and one that hands data to Python on the way to the loss, since Python may write
+anywhere. (Behind the optimizer's call it may: metrics in Python are computed there. What it does with the batch is for
+the program to answer for, as in a callback.) Exempt are
 
  - the state of Keras metrics, as long as the loss does not read it. It is not part of the model's weights, but it IS in
    saved files: `adaclip_tf.release` leaves it out;
@@ -63,7 +64,7 @@ class Write(NamedTuple):
     """An op that hands data to a resource."""
 
     op: tf.Operation
-    handle: Any  # which resource, see `root`; None: Python
+    handle: Any  # which resource, see `root`; None: Python, a file, a staging area
 
 
 class Memory:
@@ -81,8 +82,8 @@ class Memory:
                 self.writes.append(Write(op, None))
         elif graph.may_write(op) or (op.type in graph.RANDOM and _decided(labels)):
             handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
-            if handles and (walk.told or tells(labels)):  # that something was written at all tells of who decided it
-                self.writes.append(Write(op, root(walk, handles[0])))
+            if (handles or not op.outputs) and (walk.told or tells(labels)):  # a write tells of who decided it, too
+                self.writes.append(Write(op, root(walk, handles[0]) if handles else None))
 
 
 def _decided(labels: list[Any]) -> bool:
@@ -112,7 +113,7 @@ def check(walk: Walk, read: set[Any]) -> None:
     writes, found.writes = found.writes, []
     for write in writes:
         if write.handle is None:
-            raise ValueError(_python_message(write))
+            raise ValueError(_python_message(write) if write.op.type in graph.PYTHON else _message(write, False))
         if write.handle not in found.metrics:
             if any(write.handle in handles.ids for handles in _exempt):
                 continue
@@ -133,7 +134,7 @@ def watch(walk: Walk, read: set[Any]) -> None:
 
     def create_and_check(*arguments: Any, **options: Any) -> tf.Operation:
         op = create(*arguments, **options)
-        if graph.has_effects(op) and any(tensor.dtype == tf.resource for tensor in op.inputs):
+        if graph.has_effects(op) and (not op.outputs or any(tensor.dtype == tf.resource for tensor in op.inputs)):
             walk.advance()
             check(walk, read)
         return op

@@ -48,6 +48,11 @@ class Proof:
         self._check_counts()
         memory.watch(self._walk, read)
 
+    @property
+    def data(self) -> tuple[tf.Tensor, ...]:
+        """The tensors through which the data enters."""
+        return tuple(tensor for piece in self.pieces for tensor in piece.tensors)
+
     def _refuse_mixing(self, label: Any) -> None:
         if isinstance(label, Summed) or (isinstance(label, Lost) and label.mixing):
             raise ValueError(f"{_sentence(label.reason)}, so that one example changes others. {_FIX}")

@@ -46,6 +46,9 @@ def _growing_loop(bank, x):
 
 
 WRITES = {
+    "in a staging area": lambda bank, x: tf.raw_ops.Stage(values=[tf.reduce_sum(x)]),
+    "in a file": lambda bank, x: tf.io.write_file("/dev/null", tf.strings.as_string(tf.reduce_sum(x))),
+    "in a file that is printed to": lambda bank, x: tf.print(x, output_stream="file:///dev/null"),
     "how many examples there are": lambda bank, x: bank.assign_add(tf.cast(tf.shape(x)[0], tf.float32)),
     "the same in a function": lambda bank, x: tf.function(bank.assign)(tf.cast(tf.shape(x)[0], tf.float32)),
     "a sum of as many ones": lambda bank, x: bank.assign(tf.reduce_sum(tf.ones([tf.shape(x)[0]]))),
