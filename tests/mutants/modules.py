@@ -105,6 +105,8 @@ MODULES: dict[str, tuple[str, ...]] = {
     "optimizers/replicas.py": ("tests/optimizers/replicas_test.py", "tests/optimizers/distribution_mirrored_test.py"),
     "query.py": ("tests/query_test.py", "tests/property_test.py::test_query", "tests/examples/federation_test.py"),
     "data/sampling.py": ("tests/data/sampling_test.py",),
+    "data/rows.py": ("tests/data/rows_test.py", "tests/data/sampling_test.py"),
+    "data/streaming.py": ("tests/data/streaming_test.py",),
     "data/pca.py": ("tests/data/pca_test.py",),
     "privacy/events.py": ("tests/privacy/epsilon_test.py", "tests/privacy/statement_test.py"),
     "privacy/epsilon.py": ("tests/privacy/epsilon_test.py", "tests/privacy/statement_test.py"),
