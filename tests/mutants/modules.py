@@ -45,6 +45,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/optimizers/optimizer_test.py",
     ),
     "gradients/isolated.py": ("tests/gradients/isolated_test.py", "tests/gradients/gradients_test.py"),
+    "optimizers/fix_model.py": ("tests/optimizers/fix_model_test.py",),
     "optimizers/check_model.py": ("tests/optimizers/check_model_test.py",),
     "gradients/graph/known.py": (*_PROOF, *_GHOST),
     "gradients/graph/ops.py": (*_PROOF, "tests/gradients/isolated_test.py", *_GHOST),
