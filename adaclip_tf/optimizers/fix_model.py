@@ -8,7 +8,7 @@
 | `stateful=True` of a recurrent layer        | False: it would carry examples into the next batch                  |
 
 All other layers, names and weights stay. A frozen BatchNormalization stays too: it is a constant map, as public as the
-statistics in it. Like `check_model` this goes by Keras's layer types, and proves nothing: the proof looks at every step.
+statistics in it. Like `check_model` this goes by Keras's layer types, and proves nothing: the proof looks at the step.
 """
 
 from __future__ import annotations
@@ -126,7 +126,9 @@ def _fixed_config(described: Any, inside: dict[str, Any], changes: list[str]) ->
 
 def _normalisation(layer: Any, config: dict[str, Any], changes: list[str]) -> dict[str, Any]:
     """The configuration of what takes the place of a BatchNormalization."""
-    kept = {key: config[key] for key in ("name", "epsilon", "center", "scale", "trainable", "dtype") if key in config}
+    kept: dict[str, Any] = {
+        key: config[key] for key in ("name", "epsilon", "center", "scale", "trainable", "dtype") if key in config
+    }
     axis = layer.axis[0] if isinstance(layer.axis, (list, tuple)) else layer.axis
     channels, rank = int(layer.moving_mean.shape[0]), layer.input_spec.ndim
     groups = max(g for g in range(1, min(_MOST_GROUPS, max(channels // 2, 1)) + 1) if channels % g == 0)
