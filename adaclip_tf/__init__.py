@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # editors and type checkers see the names; `_HOME` is what ha
     from adaclip_tf.optimizers.adaclip_any import DPAdaClip
     from adaclip_tf.optimizers.check_model import check_model
     from adaclip_tf.optimizers.dp_optimizer import DPOptimizer
+    from adaclip_tf.optimizers.fix_model import fix_model
     from adaclip_tf.optimizers.fixed_clip import DPFixedClipSGD
     from adaclip_tf.optimizers.fixed_clip_any import DPFixedClip
     from adaclip_tf.optimizers.per_coordinate_clip import DPPerCoordinateClipSGD
@@ -57,6 +58,7 @@ _HOME = {
     "DPWhiteningSGD": "optimizers.whitening",
     "epsilon": "privacy.epsilon",
     "epsilon_of": "privacy.epsilon",
+    "fix_model": "optimizers.fix_model",
     "Ledger": "privacy.ledger",
     "make_private": "training.make_private",
     "noise_multiplier": "privacy.calibration",
@@ -98,6 +100,7 @@ __all__ = [
     "distributed_poisson_batches",
     "epsilon",
     "epsilon_of",
+    "fix_model",
     "make_private",
     "noise_multiplier",
     "optimizer_event",

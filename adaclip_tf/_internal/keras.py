@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from adaclip_tf._internal.keras_both import FitCall, has_several_workers, is_chief, layers_of, strategy_of
+from adaclip_tf._internal.keras_both import (
+    FitCall,
+    has_several_workers,
+    is_chief,
+    is_functional,
+    layers_of,
+    strategy_of,
+)
 
 GENERATION = 2 if getattr(tf.keras, "__version__", "2.15").startswith("2.") else 3  # 2.15 does not say
 
@@ -14,6 +21,7 @@ if GENERATION == 2:
         LossScaleOptimizer,
         OptimizerBase,
         Preprocessing,
+        clone,
         has_keras_train_step,
         has_state,
         index_of,
@@ -37,6 +45,7 @@ else:
         LossScaleOptimizer,
         OptimizerBase,
         Preprocessing,
+        clone,
         has_keras_train_step,
         has_state,
         index_of,
@@ -62,11 +71,13 @@ __all__ = [
     "LossScaleOptimizer",
     "OptimizerBase",
     "Preprocessing",
+    "clone",
     "has_keras_train_step",
     "has_several_workers",
     "has_state",
     "index_of",
     "is_chief",
+    "is_functional",
     "last_learning_rate",
     "layers_of",
     "module_name",

@@ -33,6 +33,14 @@ def module_name(module: Any) -> str:
     return getattr(module, "_name", None) or type(module).__name__
 
 
+def clone(model: Any, clone_function: Any) -> Any:
+    """A copy of a functional or sequential model, each layer by `clone_function`."""
+    copy = tf.keras.models.clone_model(model, clone_function=clone_function)
+    if not copy.built:
+        copy.build(model.input_shape)
+    return copy
+
+
 def own_weights(layer: Any) -> list[Any]:
     """The weights that a layer itself has. The public `weights` adds those of the layers in it."""
     return layer._trainable_weights + layer._non_trainable_weights

@@ -47,6 +47,18 @@ def module_name(module: Any) -> str:
     return getattr(module, "name", None) or getattr(module, "_name", None) or type(module).__name__
 
 
+def clone(model: Any, clone_function: Any) -> Any:
+    """A copy of a functional or sequential model, each layer by `clone_function`."""
+
+    def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("mask", 0) is None and "mask" not in inspect.signature(layer.call).parameters:
+            kwargs.pop("mask")  # the layer that this one takes the place of had one
+        return layer(*args, **kwargs)
+
+    options = {} if isinstance(model, keras.Sequential) else {"call_function": call}
+    return keras.models.clone_model(model, clone_function=clone_function, **options)
+
+
 def own_weights(layer: Any) -> list[Any]:
     """The weights that a layer itself has. The public `weights` adds those of the layers in it."""
     return [*layer._trainable_variables, *layer._non_trainable_variables]

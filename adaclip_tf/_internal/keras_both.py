@@ -27,6 +27,13 @@ def layers_of(model: Any) -> list[Any]:
     return list(model._flatten_layers(include_self=False))
 
 
+def is_functional(model: Any) -> bool:
+    """Whether it is a model that Keras can copy: functional or sequential, without a `call` of its own."""
+    names = {kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("keras.")}
+    own_call = "call" in vars(type(model)) and not type(model).__module__.startswith("keras.")
+    return bool(names & {"Functional", "Sequential"}) and not own_call
+
+
 def strategy_of(optimizer: Any) -> tf.distribute.Strategy:
     """The one under which an optimizer of Keras was made."""
     return optimizer._distribution_strategy

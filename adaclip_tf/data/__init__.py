@@ -1,9 +1,11 @@
 """Data that goes into training: Poisson sampling, private principal components.
 
-| module     | holds                                                         |
-|------------|---------------------------------------------------------------|
-| `sampling` | `poisson_batches`, `distributed_poisson_batches`              |
-| `pca`      | `PrivatePCA`: a projection learnt with noise, and its event   |
+| module               | holds                                                                  |
+|----------------------|------------------------------------------------------------------------|
+| `sampling`           | `poisson_batches`, `distributed_poisson_batches`                       |
+| `rows`, `structures` | rows by their numbers, from data as people have it                     |
+| `streaming`          | the same of a `tf.data.Dataset` that does not fit into memory          |
+| `pca`                | `PrivatePCA`: a projection learnt with noise, and its event            |
 
 May import `privacy` and `_internal`. Knows no Keras.
 """

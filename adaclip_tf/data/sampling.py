@@ -13,7 +13,8 @@ Edge cases.
 |                                      | TensorFlow's oneDNN convolutions: `_warn_of_empty_batches`)        |
 | a new epoch, or any new iterator     | fresh draws, never a replay; with `seed`, fresh but reproducible   |
 | tf.random.set_seed / np.random.seed  | no effect: the key comes from the operating system                 |
-| data larger than memory              | only the rows that were drawn are read                             |
+| data larger than memory              | only the rows that were drawn are read; of a `tf.data.Dataset`,    |
+|                                      | which has no rows, all, in a pass for as many steps as fit         |
 | accumulation_steps=K                 | ONE draw with q, cut into K parts: K draws with q / K would be     |
 |                                      | another mechanism, in which an example can count several times     |
 | MirroredStrategy                     | ONE draw with q, cut into a part for each replica                  |
@@ -42,6 +43,9 @@ import tensorflow as tf
 from absl import logging
 
 from adaclip_tf._internal import validate
+from adaclip_tf.data.rows import checked, loader, spec_of
+from adaclip_tf.data.streaming import Stream
+from adaclip_tf.data.structures import map_leaves
 from adaclip_tf.privacy import drawn
 
 _RARE = 1e-3  # empty batches that an epoch may be expected to have before a word is said
@@ -68,14 +72,17 @@ def poisson_batches(
       arrays: an array, or a tuple or dict of arrays (nested as `fit` wants them: `(x, y)`,
         `(x, y, sample_weight)`, `({"image": ..., "text": ...}, y)`), all of one length. An array is anything with a
         `shape` and a `dtype` that is indexed by a vector of row numbers in ascending order: numpy arrays and
-        memory maps, h5py data sets. They are held, not copied. Or a function from such a vector to the
-        rows, for everything else.
+        memory maps (`np.load(path, mmap_mode="r")`), h5py data sets. They are held, not copied. pandas: a DataFrame
+        of numbers, a Series, `dict(frame)` for an input per column; object arrays of strings. Or a data source on
+        disk (`__len__` and `__getitem__`), a function from a vector of row numbers to the rows, or a
+        `tf.data.Dataset` of single examples that is too large for memory, which is read in passes
+        (`adaclip_tf.data.streaming`).
       expected_batch_size: q n, the mean size of a logical batch.
       steps: logical batches per iteration, so per epoch of `fit`; n / expected_batch_size, rounded up, if None.
       seed: None, the right value for training: draws from the operating system's entropy. An integer makes them
         reproducible, for tests only: the amplification that is accounted for holds against those who do not know
         who was drawn.
-      num_examples: n; needed where `arrays` is a function.
+      num_examples: n; needed where `arrays` is a function, or a dataset that does not know its length.
       accumulation_steps: the optimizer's. Each logical batch comes in this many parts, one after another.
 
     Returns:
@@ -161,20 +168,27 @@ def _dataset(
     stream: tuple[int, ...],
 ) -> tf.data.Dataset:
     """Draws from `rows`, each cut into `parts` elements; without end if `steps` is None."""
-    first = _map(np.asarray, load(np.array(rows[:1])))
-    empty = _map(lambda row: row[:0], first)
+    first = map_leaves(np.asarray, load(np.array(rows[:1])))
+    empty = map_leaves(lambda row: row[:0], first)
+    together = load.steps_together(probability * len(rows)) if isinstance(load, Stream) else 1
     seed = validate.seed("seed", seed)
     iterations = itertools.count()
 
     def batches() -> Iterator[Any]:
         generator = _generator(seed, (*stream, next(iterations)))
-        for _ in itertools.count() if steps is None else range(steps):
-            chosen = draw(generator, len(rows), probability)
-            for indices in np.array_split(rows.start + rows.step * chosen, parts):
-                yield checked(load(indices), len(indices)) if len(indices) else empty
+        for start in itertools.count(0, together) if steps is None else range(0, steps, together):
+            drawn_now: list[np.ndarray] = []
+            for _ in range(together if steps is None else min(together, steps - start)):
+                chosen = draw(generator, len(rows), probability)
+                drawn_now += np.array_split(rows.start + rows.step * chosen, parts)
+            loaded = load.many(drawn_now) if isinstance(load, Stream) else map(load_some, drawn_now)
+            for indices, found in zip(drawn_now, loaded):
+                yield checked(found, len(indices)) if len(indices) else empty
 
-    spec = _map(lambda row: tf.TensorSpec([None, *row.shape[1:]], row.dtype), first)
-    dataset = tf.data.Dataset.from_generator(batches, output_signature=spec).prefetch(1)
+    def load_some(indices: np.ndarray) -> Any:
+        return load(indices) if len(indices) else empty
+
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=spec_of(first)).prefetch(1)
     cardinality = tf.data.INFINITE_CARDINALITY if steps is None else steps * parts
     return dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
 
@@ -199,82 +213,3 @@ def _generator(seed: int | None, stream: tuple[int, ...]) -> np.random.Generator
     """A stream of its own for each iteration and worker; `SeedSequence()` reads the operating system's entropy."""
     sequence = np.random.SeedSequence() if seed is None else np.random.SeedSequence(seed, spawn_key=stream)
     return np.random.Generator(np.random.Philox(sequence))
-
-
-def loader(arrays: Any, num_examples: int | None) -> tuple[Callable[[np.ndarray], Any], int]:
-    """A function from row numbers to rows, and how many rows there are; `arrays` as for `poisson_batches`."""
-    if callable(arrays):
-        if num_examples is None:
-            raise ValueError("`num_examples` is needed where `arrays` is a function of row numbers.")
-        n = validate.positive_integer("num_examples", num_examples)
-        _check_loader(arrays, n)
-        return arrays, n
-    if isinstance(arrays, tf.data.Dataset):
-        raise ValueError(
-            "`arrays` must be arrays, whose rows can be drawn at random; got a dataset, which has no rows."
-        )
-    held = _map(_as_array, arrays)
-    lengths = {array.shape[0] for array in _leaves(held)}
-    if len(lengths) != 1 or 0 in lengths:
-        raise ValueError(f"`arrays` must all hold the same number of examples, 1 or more; got {sorted(lengths)}.")
-    (n,) = lengths
-    if num_examples not in (None, n):
-        raise ValueError(f"`num_examples` must be {n}, the length of `arrays`, or None; got {num_examples!r}.")
-    return lambda indices: _map(lambda array: array[indices], held), n
-
-
-def _check_loader(load: Callable[[np.ndarray], Any], n: int) -> None:
-    """Asks for the last row, so that a wrong `num_examples` is told now and not in the middle of training."""
-    try:
-        checked(load(np.array([n - 1])), 1)
-    except (IndexError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"`arrays` is a function that cannot load row {n - 1}, the last of `num_examples`={n}: {error}. It gets a "
-            "vector of row numbers, and returns an array, or a tuple or dict of arrays, with that many rows."
-        ) from error
-
-
-def _as_array(leaf: Any) -> Any:
-    """`leaf` itself if it can be indexed by a vector and knows its shape; else a numpy view or array of it."""
-    if isinstance(leaf, tf.Tensor) or not all(hasattr(leaf, name) for name in ("shape", "dtype", "__getitem__")):
-        try:
-            leaf = np.asarray(leaf)
-        except ValueError as error:
-            raise ValueError(
-                "`arrays` must be an array, or a tuple or dict of arrays, e.g. `(x, y)`; got a list that is no array."
-            ) from error
-    elif hasattr(leaf, "to_numpy"):  # a pandas column is indexed by label
-        leaf = leaf.to_numpy()
-    if len(leaf.shape) == 0:
-        raise ValueError(
-            f"`arrays` must have a first dimension that runs over examples; got a scalar, dtype {leaf.dtype}."
-        )
-    if leaf.dtype == object:
-        raise ValueError("`arrays` must hold numbers, booleans or strings; got an array of Python objects.")
-    return leaf
-
-
-def checked(rows: Any, count: int) -> Any:
-    """The rows as numpy arrays, or an error if a loader gave another number of them than it was asked for."""
-    rows = _map(np.asarray, rows)
-    for leaf in _leaves(rows):
-        if leaf.ndim == 0:
-            raise ValueError(f"The loader was asked for {count} rows and returned no array.")
-        if len(leaf) != count:
-            raise ValueError(f"The loader was asked for {count} rows and returned {len(leaf)}.")
-    return rows
-
-
-def _map(function: Callable[[Any], Any], structure: Any) -> Any:
-    """Applies `function` to the leaves of nested tuples and dicts (lists are leaves, as in tf.data)."""
-    if isinstance(structure, dict):
-        return {key: _map(function, value) for key, value in structure.items()}
-    if isinstance(structure, tuple):
-        return tuple(_map(function, value) for value in structure)
-    return function(structure)
-
-
-def _leaves(structure: Any) -> list[Any]:
-    found: list[Any] = []
-    _map(found.append, structure)
-    return found

@@ -16,7 +16,7 @@
 | `whitening`, `per_layer_clip`,   | optimizers to compare with                                         |
 | `per_coordinate_clip`,           |                                                                    |
 | `quantile_clip`                  |                                                                    |
-| `check_model`                    | names layers that will be refused, before training                 |
+| `check_model`, `fix_model`       | names layers that will be refused, before training; replaces them  |
 
 May import `core`, `gradients`, `privacy`, `_internal`.
 """

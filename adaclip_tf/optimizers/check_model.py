@@ -25,7 +25,10 @@ def check_model(model: tf.keras.Model) -> None:
         if reason:
             found.append(f"layer {layer.name!r} ({type(layer).__name__}) {reason}")
     if found:
-        raise ValueError("This model can't be trained with differential privacy:\n- " + "\n- ".join(found))
+        raise ValueError(
+            "This model can't be trained with differential privacy (`adaclip_tf.fix_model` makes a copy that can):\n- "
+            + "\n- ".join(found)
+        )
 
 
 def _objection(layer) -> str | None:

@@ -177,4 +177,11 @@ MISTAKES = (
         "1",
         ("tests/data/pca_test.py::test_event_counts_the_fits",),
     ),
+    Mutation(
+        "a dataset may have more examples than epsilon is counted for",
+        "data/streaming.py",
+        "        if start != self.num_examples:\n",
+        "        if start < self.num_examples:\n",
+        ("tests/data/streaming_test.py::test_another_number_of_examples_is_an_error",),
+    ),
 )

@@ -14,8 +14,9 @@ from adaclip_tf.gradients.proof.walk import Walk
 
 _FIX = (
     "Differential privacy needs the examples of a batch to stay apart. Replace BatchNormalization by "
-    "LayerNormalization or GroupNormalization, or freeze it (`layer.trainable = False`); take other statistics over "
-    "the features of one example, not over the batch, or compute them before training and make them constants."
+    "LayerNormalization or GroupNormalization (`adaclip_tf.fix_model(model)` makes such a copy), or freeze it "
+    "(`layer.trainable = False`); take other statistics over the features of one example, not over the batch, or "
+    "compute them before training and make them constants."
 )
 
 
