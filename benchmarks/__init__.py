@@ -3,6 +3,8 @@
 | `python -m ...`                   | measures                                                                       |
 |-----------------------------------|--------------------------------------------------------------------------------|
 | `benchmarks.speed`                | a `fit` step against Keras's SGD and tensorflow-privacy: `make bench`           |
+| `benchmarks.quick`                | the same of SGD and ours only: steps, first steps, XLA, memory, in some minutes |
+| `benchmarks.before`               | a step of this checkout against one of an earlier one                          |
 | `benchmarks.scaling`              | a step on one and two replicas                                                 |
 | `benchmarks.noise_terms`          | what `noise_terms` costs, and what it buys                                     |
 | `benchmarks.tensorboard_overhead` | what the TensorBoard callback adds to training                                 |

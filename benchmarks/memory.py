@@ -21,7 +21,7 @@ def peak(case, contender, batch_size):
     return int(result.stdout.split()[-1])
 
 
-def _high_water_mark():
+def high_water_mark():
     """Peak resident bytes. Not `ru_maxrss`: a child process starts with its parent's."""
     for line in pathlib.Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
@@ -32,7 +32,7 @@ def _high_water_mark():
 def main(name: str, contender: str, batch_size: str) -> None:
     trainer = timing.Trainer(cases.CASES[name], contender, int(batch_size))
     trainer.run()
-    print(_high_water_mark())
+    print(high_water_mark())
 
 
 if __name__ == "__main__":

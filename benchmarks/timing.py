@@ -17,7 +17,7 @@ TURN_SECONDS = 0.25  # a turn repeats the step until it has lasted this long
 class Trainer:
     """A compiled model with data, ready to run one `fit` step at a time."""
 
-    def __init__(self, case, contender, batch_size=None):
+    def __init__(self, case, contender, batch_size=None, jit_compile=False):
         batch_size = batch_size or case.batch_size
         tf.keras.utils.set_random_seed(0)
         rng = np.random.default_rng(0)
@@ -27,10 +27,13 @@ class Trainer:
         spec = tuple(tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in data)
         dataset = tf.data.Dataset.from_generator(lambda: iter([data]), output_signature=spec)
         self._iterator = iter(dataset.cache().repeat().prefetch(2))
+        if jit_compile:
+            self.model.jit_compile = True
         self._step = cases.train_function(self.model)
-        start = time.perf_counter()
+        start, busy = time.perf_counter(), time.process_time()
         self.run()
         self.first_step = time.perf_counter() - start
+        self.first_step_busy = time.process_time() - busy  # processor time, which other programs change less
         start = time.perf_counter()
         self.run()
         self._repeats = max(1, min(50, int(TURN_SECONDS / (time.perf_counter() - start))))
@@ -62,6 +65,7 @@ def take_turns(trainers, rounds):
             "seconds": statistics.median(values),
             "spread": (max(values) - min(values)) / statistics.median(values),
             "first_step_seconds": trainers[name].first_step,
+            "first_step_busy": trainers[name].first_step_busy,
         }
         for name, values in times.items()
     }
