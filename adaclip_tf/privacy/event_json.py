@@ -56,7 +56,7 @@ def load(value: Any) -> dp_accounting.DpEvent:
         count = validate.positive_integer("count", value.get("count"))
         return dp_accounting.SelfComposedDpEvent(load(value.get("event")), count)
     if kind == "chosen":
-        return choice.PrivateChoice(value.get("mean"), value.get("law")).event(load(value.get("event")))
+        return choice.PrivateChoice(value.get("mean", 0.0), value.get("law", "")).event(load(value.get("event")))
     if kind == "composed" and isinstance(value.get("events"), list):
         return dp_accounting.ComposedDpEvent([load(part) for part in value["events"]])
     raise ValueError(f"an event of the unknown kind {kind!r}")

@@ -54,7 +54,8 @@ def test_the_functions_in_the_map_exist():
         assert hasattr(core, name), name
 
 
-def test_the_arithmetic_of_the_tuning_page():
-    page = README.parent / "docs" / "tuning.md"
+@pytest.mark.parametrize("name, least", [("tuning.md", 4), ("no_tuning.md", 3)])
+def test_the_arithmetic_of_the_tuning_pages(name, least):
+    page = README.parent / "docs" / name
     result = doctest.testfile(str(page), module_relative=False)
-    assert result.attempted >= 4 and result.failed == 0
+    assert result.attempted >= least and result.failed == 0
