@@ -77,7 +77,7 @@ def test_noise_has_the_size_that_z_says(factor, right, rng):
     """An empty batch: z C / B in every coordinate. 20,000 draws: within 5 %; two thirds and three halves are not."""
     pairs = [(np.zeros((0, 100), np.float32), np.zeros((0, 200), np.float32))]
     mean = competitors.private_mean(pairs, 2.0, 3.0 * factor, 4, rng)
-    assert (abs(mean[0].std() / (3.0 * 2.0 / 4) - 1.0) < 0.05) is right
+    assert bool(abs(mean[0].std() / (3.0 * 2.0 / 4) - 1.0) < 0.05) is right
 
 
 def test_training_learns_and_is_calibrated():
