@@ -16,7 +16,7 @@ STAMP := $(VENV)/.installed-from-lock
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help demo regression reproduce bench test slow-test mutants lint format lock clean
+.PHONY: help demo regression reproduce tabular bench test slow-test mutants lint format lock clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -33,6 +33,9 @@ regression: $(STAMP)  ## Run the paper's regression experiment.
 
 reproduce: $(STAMP)  ## Run the paper's experiments on MNIST, hours; stops and goes on as you like.
 	$(BIN)/python -m examples.reproduce $(REPRODUCE_ARGS)
+
+tabular: $(STAMP)  ## Compare training without tuning with tuned competitors, an hour; stops and goes on as you like.
+	$(BIN)/python -m examples.tabular $(TABULAR_ARGS)
 
 bench: $(STAMP)  ## Compare speed and memory with Keras's SGD and tensorflow-privacy, half an hour.
 	$(BIN)/python -m benchmarks.speed $(BENCH_ARGS)

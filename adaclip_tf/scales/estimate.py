@@ -9,10 +9,11 @@ the shapes and C the clip that it was asked with.
       t^2  = max(0, mean (m - mu)^2 - mean e^2)                  how far rows differ beyond noise
       k_i  = t^2 / (t^2 + e_i^2)                                 how far each is believed
       m^_i = max(mu + k_i (m_i - mu), sqrt(k_i) e_i)
-    h    = (m^ / w^(1/2))^r, scaled to a root mean square of 1    w coordinates in a row: h is of one coordinate's size
+    h    = (max(m^, median m^) / w^(1/2))^r, scaled to a root mean square of 1    w coordinates in a row
     C   <- C with sum m^ / (C h) as it was
 
-The mean square of h is over all coordinates.
+The mean square of h is over all coordinates; h is of one coordinate's size. Rows below the median of their variable are
+raised to it: rare ones (a level that few examples have) would get steps, and with them noise, of no use to them.
 
 A variable of which nothing is seen while others are seen well (a layer below an output that starts at zero has no
 gradient at first) would get a tiny h, and with it enormous steps once there is something. It is taken to be like the
@@ -83,7 +84,7 @@ def next_shapes(
     if not largest > 0.0:  # no noise and no gradients
         return Shaped(clip, [np.array(h, np.float64) for h in shapes], ())
     believed = [np.maximum(m, _LEAST_RATIO * largest) for m in believed]
-    new = [(m / math.sqrt(width)) ** power for m, width in zip(believed, widths)]
+    new = [(np.maximum(m, np.median(m)) / math.sqrt(width)) ** power for m, width in zip(believed, widths)]
     hidden = unseen_variables(noised, noise)
     typical = _root_mean_square(new, widths, without=hidden)
     unseen = tuple(index for index in hidden if _root_mean_square([new[index]], [1]) < _SMALL * typical)

@@ -41,7 +41,7 @@ class Method:
       share: f, the part of the squared budget that the rounds take.
       counts: c, how many counts one search for the median takes; there are two searches.
       count_share: f_c, the square root of the part that all counts take.
-      power: r in h = (m / w^(1/2))^r.
+      power: r in h = (max(m, median m) / w^(1/2))^r.
       first_span, last_span: factor by which the two searches begin to move.
       least_span: the smallest such factor.
       multiplier, least_multiplier, largest_multiplier: m, m_min and m_max.
@@ -54,7 +54,7 @@ class Method:
     share: float = 0.03
     counts: int = 12
     count_share: float = 0.15
-    power: float = 0.3
+    power: float = 0.4
     first_span: float = 32.0
     last_span: float = 2.0
     least_span: float = 1.05

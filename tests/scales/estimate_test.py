@@ -50,13 +50,22 @@ def test_a_row_is_never_below_its_error_as_far_as_it_is_believed():
 
 
 def test_shapes_of_a_round_without_noise():
-    """m = M = 1, 4 and 4: shapes go as 1, 2, 2 with r = 1/2, and root mean square 1. sum m / (C h) stays 9 / C: with
-    h = 1, 2, 2 over sqrt(3) it is sqrt(3) (1 + 2 + 2) / C'."""
-    noised = [np.array([[1.0], [4.0]]), np.array([4.0])]
-    shaped = estimate.next_shapes(2.0, [np.ones([2, 1]), np.ones([1])], noised, [1, 1], 0.0, 0.5)
-    np.testing.assert_allclose(np.concatenate([h.ravel() for h in shaped.shapes]), np.array([1, 2, 2]) / math.sqrt(3))
-    assert shaped.clip == pytest.approx(2.0 * 5 * math.sqrt(3) / 9)
+    """m = M = 1, 1, 4 and 4: shapes go as 1, 1, 2, 2 with r = 1/2, and root mean square 1. sum m / (C h) stays 10 / C:
+    with h = 1, 1, 2, 2 over sqrt(5 / 2) it is sqrt(5 / 2) (1 + 1 + 2 + 2) / C'."""
+    noised = [np.array([[1.0], [1.0], [4.0]]), np.array([4.0])]
+    shaped = estimate.next_shapes(2.0, [np.ones([3, 1]), np.ones([1])], noised, [1, 1], 0.0, 0.5)
+    np.testing.assert_allclose(
+        np.concatenate([h.ravel() for h in shaped.shapes]), np.array([1, 1, 2, 2]) / math.sqrt(2.5)
+    )
+    assert shaped.clip == pytest.approx(2.0 * 6 * math.sqrt(2.5) / 10)
     assert shaped.unseen == ()
+
+
+def test_rare_rows_are_raised_to_the_median_of_their_variable():
+    """m = 1e-3, 1, 4 in one variable: as 1, 1, 4; another variable's rows are not looked at."""
+    noised = [np.array([[1e-3], [1.0], [4.0]]), np.array([[100.0]])]
+    h = estimate.next_shapes(1.0, [np.ones([3, 1]), np.ones([1, 1])], noised, [1, 1], 0.0, 0.5).shapes[0].ravel()
+    np.testing.assert_allclose(h / h[0], [1.0, 1.0, 2.0])
 
 
 def test_rows_of_different_widths_are_compared_by_coordinate():

@@ -8,7 +8,7 @@ Over flat per-example gradients [n, d] and the number of each coordinate's row, 
 import numpy as np
 
 
-def warm_up(g, row_of, variable_of, draw, zw, sigma_c, rounds=3, counts=12, r=0.3):
+def warm_up(g, row_of, variable_of, draw, zw, sigma_c, rounds=3, counts=12, r=0.4):
     """C and the shape of each row.
 
     Args:
@@ -57,7 +57,12 @@ def warm_up(g, row_of, variable_of, draw, zw, sigma_c, rounds=3, counts=12, r=0.
             new[mine] = np.maximum(mu + k * (v[mine] - mu), np.sqrt(k) * se[mine])
         before = (new / shape).sum() / clip
         width = np.bincount(row_of)
-        shape = (new / np.sqrt(width)) ** r
+        raised = new.copy()
+        for variable in np.unique(variable_of):
+            middle = sorted(new[variable_of == variable])
+            lower, upper = middle[(len(middle) - 1) // 2], middle[len(middle) // 2]
+            raised[variable_of == variable] = np.maximum(new[variable_of == variable], (lower + upper) / 2)
+        shape = (raised / np.sqrt(width)) ** r
         shape = shape / np.sqrt((shape[row_of] ** 2).mean())
         clip = (new / shape).sum() / before
     return median(clip, 2.0), shape

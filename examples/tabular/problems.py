@@ -1,0 +1,109 @@
+"""The problems, each with its model, batch size, epochs and epsilon; and how well a model did."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from examples.tabular import tables
+
+DELTA = 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What is trained.
+
+    Attributes:
+      name: in files and flags.
+      title: in tables.
+      load: the data, given a folder to look in.
+      kind: "logistic" (one output), "softmax" (`outputs`) or "linear" (one output, squared loss).
+      metric: "accuracy", "auc" or "r2".
+      epsilon, batch_size, epochs: of training; delta is `DELTA`.
+      outputs: of the model.
+      hidden: tanh units in between, or 0.
+      seeds: final runs.
+      tuning_seeds: runs of each candidate.
+    """
+
+    name: str
+    title: str
+    load: Callable[[str | None], tables.Table]
+    kind: str
+    metric: str
+    epsilon: float
+    batch_size: int
+    epochs: int
+    outputs: int = 1
+    hidden: int = 0
+    seeds: int = 5
+    tuning_seeds: int = 1
+
+
+PROBLEMS = {
+    problem.name: problem
+    for problem in (
+        Problem("adult", "adult", tables.adult, "logistic", "accuracy", 1.0, 512, 10),
+        Problem("adult_02", "adult", tables.adult, "logistic", "accuracy", 0.2, 512, 10),
+        Problem("adult_mlp", "adult, MLP 16", tables.adult, "logistic", "accuracy", 1.0, 512, 10, hidden=16),
+        Problem("diamonds", "diamonds in raw units", tables.diamonds, "linear", "r2", 1.0, 512, 10),
+        Problem("flights", "flights late", tables.flights, "logistic", "auc", 1.0, 1024, 5),
+        Problem("spam", "spam words", tables.spam, "logistic", "accuracy", 1.0, 256, 15),
+        Problem("mnist", "MNIST, softmax", tables.mnist, "softmax", "accuracy", 0.5, 600, 5, outputs=10),
+        Problem(
+            "breast_cancer",
+            "breast cancer",
+            tables.breast_cancer,
+            "softmax",
+            "accuracy",
+            0.67,
+            64,
+            5,
+            outputs=2,
+            seeds=20,
+            tuning_seeds=8,
+        ),
+        Problem("diabetes", "diabetes", tables.diabetes, "linear", "r2", 0.5, 32, 5, seeds=20, tuning_seeds=8),
+    )
+}
+
+
+def held_out(table: tables.Table) -> tables.Table:
+    """The last sixth of the training part in the place of the test set."""
+    keep = len(table.x_train) - len(table.x_train) // 6
+    x, y = table.x_train, table.y_train
+    return tables.Table(x[:keep], y[:keep], x[keep:], y[keep:])
+
+
+def score(problem: Problem, outputs: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """The metric in percent, and the mean loss, of a model's outputs (logits, or predictions)."""
+    outputs = np.asarray(outputs, np.float64)
+    if problem.kind == "softmax":
+        top = outputs.max(axis=1)
+        total = np.log(np.exp(outputs - top[:, None]).sum(axis=1)) + top
+        return 100.0 * float((outputs.argmax(axis=1) == y).mean()), float(
+            (total - outputs[np.arange(len(y)), y]).mean()
+        )
+    outputs = outputs[:, 0]
+    if problem.kind == "linear":
+        error = float(((outputs - y) ** 2).mean())
+        return 100.0 * (1.0 - error / float(np.var(y))), error
+    loss = float(np.logaddexp(0.0, np.where(y > 0, -outputs, outputs)).mean())
+    if problem.metric == "auc":
+        return 100.0 * auc(outputs, y), loss
+    return 100.0 * float(((outputs > 0.0) == (y > 0)).mean()), loss
+
+
+def auc(outputs: np.ndarray, y: np.ndarray) -> float:
+    """The chance that a positive is above a negative; ties count half.
+
+    >>> auc(np.array([1.0, 2.0, 2.0, 3.0]), np.array([0, 0, 1, 1]))
+    0.875
+    """
+    _, inverse, counts = np.unique(outputs, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[inverse]
+    positives = int((y > 0).sum())
+    return float((ranks[y > 0].sum() - positives * (positives + 1) / 2.0) / (positives * (len(y) - positives)))
