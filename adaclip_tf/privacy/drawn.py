@@ -40,7 +40,8 @@ _KEEPS_DRAWS = ("Map", "ParallelMap", "Prefetch", "Options", "Take", "Skip", "Re
 
 def check_kept(batches: Any) -> None:
     """Raises ValueError if something was made of drawn batches that is no longer drawn as they were."""
-    pending, made = [batches], []
+    made: list[str] = []
+    pending = [batches]
     while pending:
         dataset = pending.pop()
         if drawn_of(dataset) is not None:
