@@ -23,7 +23,8 @@ Symbols, and the names they have in this file:
 |--------------|------------------------------------------------------------------------------------------------|
 | `framework`  | transform, clip, noise, un-transform, learn: section 4.1                                        |
 | `clipping`   | the norm clip, by groups of variables, by coordinate                                            |
-| `rules`      | the choices of (a, b): AdaCliP, Abadi et al., whitening, per layer, per coordinate, quantile    |
+| `rules`      | the choices of (a, b): AdaCliP, Abadi et al., whitening, per layer, per coordinate              |
+| `quantile`   | a clip that follows a quantile of the norms                                                     |
 | `scales`     | scales that were learnt before training, and the rule that clips and steps by them              |
 | `moments`    | how m and s^2 are learnt                                                                        |
 | `noise`      | where N(0, 1) comes from; `box_muller` makes it of random bits                                  |
@@ -72,13 +73,13 @@ from adaclip_tf.core.framework import (
     statistics_sum,
 )
 from adaclip_tf.core.moments import MomentEstimator, Moments
+from adaclip_tf.core.quantile import QuantileClip
 from adaclip_tf.core.rules import (
     AdaClip,
     ClippingRule,
     FixedClip,
     PerCoordinateClip,
     PerLayerClip,
-    QuantileClip,
     Whitening,
     norm_bound,
 )

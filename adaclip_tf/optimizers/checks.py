@@ -100,7 +100,7 @@ def check_known_variables(indices, variables, name) -> None:
         raise ValueError(f"{name} got no trainable variables: nothing to train. Set `trainable = True` on some layer.")
     if None in indices or len(set(indices)) != len(indices) or indices != sorted(indices):
         raise ValueError(
-            f"{name} keeps means and variances for the variables that it was built with, and got others: "
+            f"{name} keeps its state for the variables that it was built with, and got others: "
             f"{[variable.name for variable in variables]}. Layers may be frozen between phases, and set free again if "
             "they were free when the optimizer was built. For another model, or more layers, use a new optimizer."
         )

@@ -181,14 +181,14 @@ MISTAKES = (
     ),
     Mutation(
         "the quantile's count is not divided by its share",
-        "core/rules.py",
+        "core/quantile.py",
         "published.statistics[0] / math.sqrt(self.share)",
         "published.statistics[0]",
         ("tests/core/rules_test.py::test_the_quantile_rule_follows_tensorflow_privacy",),
     ),
     Mutation(
         "the quantile's clip is that of a sum without a count",
-        "core/rules.py",
+        "core/quantile.py",
         'uniform(specs, state["l2_norm_clip"] / self._radius)',
         'uniform(specs, state["l2_norm_clip"])',
         ("tests/core/rules_test.py::test_the_quantile_rule_follows_tensorflow_privacy",),

@@ -36,6 +36,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "core/clipping.py": ("tests/core/rules_test.py", "tests/core/core_test.py"),
     "core/rules.py": ("tests/core/rules_test.py", "tests/core/core_test.py"),
+    "core/quantile.py": ("tests/core/rules_test.py", "tests/optimizers/baselines_test.py"),
     "core/moments.py": ("tests/core/core_test.py", "tests/property_test.py::test_core"),
     "core/noise.py": ("tests/core/noise_counters_test.py", "tests/core/noise_key_test.py", "tests/core/noise_test.py"),
     "core/box_muller.py": ("tests/core/box_muller_test.py", "tests/core/noise_quality_test.py"),
