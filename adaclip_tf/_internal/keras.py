@@ -10,6 +10,7 @@ from adaclip_tf._internal.keras_both import (
     is_chief,
     is_functional,
     layers_of,
+    made_of,
     strategy_of,
 )
 
@@ -80,6 +81,7 @@ __all__ = [
     "is_functional",
     "last_learning_rate",
     "layers_of",
+    "made_of",
     "module_name",
     "modules_in",
     "native",

@@ -58,3 +58,8 @@ def is_chief(model: Any) -> bool:
 def has_several_workers(model: Any) -> bool:
     """Whether the training is one of several processes."""
     return bool(model.distribute_strategy.extended._in_multi_worker_mode())
+
+
+def made_of(dataset: Any) -> list[Any]:
+    """The datasets that a `tf.data.Dataset` was made of."""
+    return dataset._inputs() if isinstance(dataset, tf.data.Dataset) else []

@@ -8,7 +8,7 @@
 | `AdaClip`           | m, sqrt(s_i / gamma) sqrt(sum_j s_j)                | the norm (the paper's Theorem 1)      |
 | `PerLayerClip`      | 0, C sqrt(L)                                        | the norm of each of L layers          |
 | `PerCoordinateClip` | 0, C sqrt(d)                                        | each coordinate (Shokri, Shmatikov 2015) |
-| `QuantileClip` (in `quantile`) | 0, C that follows a quantile of the norms    | the norm (Andrew et al. 2021)         |
+| `QuantileClip`      | 0, C that follows a quantile of the norms     | the norm (Andrew et al. 2021), see `quantile` |
 | `scales.ScaledClip` | 0, mu C h_i, learnt before training                 | the norm; steps by W / (C h)          |
 
 The query, the optimizers and the private step take any `ClippingRule` as it is, and none asks which one it is.

@@ -6,6 +6,7 @@ It is a note on the very object: what `.map(...)`, `.prefetch(...)` and the like
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 _NOTE = "_adaclip_drawn"
@@ -38,8 +39,13 @@ def drawn_of(batches: Any) -> Drawn | None:
 _KEEPS_DRAWS = ("Map", "ParallelMap", "Prefetch", "Options", "Take", "Skip", "Repeat", "Zip", "Enumerate", "Shuffle")
 
 
-def check_kept(batches: Any) -> None:
-    """Raises ValueError if something was made of drawn batches that is no longer drawn as they were."""
+def check_kept(batches: Any, made_of: Callable[[Any], list[Any]]) -> None:
+    """Raises ValueError if something was made of drawn batches that is no longer drawn as they were.
+
+    Args:
+      batches: what `fit` was given.
+      made_of: from a dataset to those that it was made of.
+    """
     made: list[str] = []
     pending = [batches]
     while pending:
@@ -55,7 +61,7 @@ def check_kept(batches: Any) -> None:
         name = type(dataset).__name__.strip("_").replace("Dataset", "")
         if name not in _KEEPS_DRAWS:
             made.append(name)
-        pending.extend(getattr(dataset, "_inputs", list)())
+        pending.extend(made_of(dataset))
 
 
 def require_drawn(batches: Any) -> Drawn:

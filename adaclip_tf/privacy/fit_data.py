@@ -23,7 +23,7 @@ def given_to_fit(model: Any) -> Given:
         shapes = [getattr(leaf, "shape", (None,)) for leaf in tf.nest.flatten(call.x)]
         rows = shapes[0][0] if shapes and len(shapes[0]) else None
         return Given(True, rows, call.batch_size)
-    check_kept(call.x)
+    check_kept(call.x, keras.made_of)
     # A train step of one's own may take elements that are no batches.
     batches = keras.has_keras_train_step(model) and isinstance(call.x, tf.data.Dataset)
     return Given(False, None, _static_size(call.x) if batches else None, drawn_of(call.x))
