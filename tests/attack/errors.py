@@ -34,7 +34,7 @@ def in_words(error: BaseException) -> bool:
 
 def xla_cannot(error: BaseException) -> bool:
     """Whether XLA does not compile the step: it knows fewer ops, fewer of them in loops, and no ragged gather."""
-    words = ("XLA compilation requires", "Detected unsupported operations")
+    words = ("XLA compilation requires", "Detected unsupported operations", "tf2xla conversion failed")
     return isinstance(error, tf.errors.InvalidArgumentError) and any(text in str(error) for text in words)
 
 
