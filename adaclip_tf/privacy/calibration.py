@@ -13,7 +13,7 @@ from typing import Callable, NamedTuple
 import dp_accounting
 from scipy import optimize
 
-from adaclip_tf._internal import validate
+from adaclip_tf._internal import signatures, validate
 from adaclip_tf.privacy import accountants, group
 from adaclip_tf.privacy.epsilon import check_delta, epsilon_of
 from adaclip_tf.privacy.events import gaussian_event
@@ -45,6 +45,7 @@ class Target(NamedTuple):
     tolerance: float = 1e-4
 
 
+@signatures.keywords_only
 def noise_multiplier(
     *,
     target_epsilon: float,

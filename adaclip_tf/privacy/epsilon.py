@@ -13,13 +13,14 @@ from typing import Union
 
 import dp_accounting
 
-from adaclip_tf._internal import validate
+from adaclip_tf._internal import signatures, validate
 from adaclip_tf.privacy import accountants, group
 from adaclip_tf.privacy.mechanism import Mechanism
 
 AccountantName = Union[str, accountants.MakeAccountant]
 
 
+@signatures.keywords_only
 def epsilon(
     *,
     noise_multiplier: float,

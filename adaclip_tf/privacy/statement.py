@@ -18,7 +18,7 @@ from typing import Any
 
 import dp_accounting
 
-from adaclip_tf._internal import files
+from adaclip_tf._internal import files, signatures
 from adaclip_tf.privacy import accountants as accountants_lib
 from adaclip_tf.privacy import events as events_lib
 from adaclip_tf.privacy.epsilon import check_delta, epsilon_of
@@ -120,6 +120,7 @@ def report_on(
     }
 
 
+@signatures.keywords_only
 def privacy_statement(
     *,
     noise_multiplier: float,
