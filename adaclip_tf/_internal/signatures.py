@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def of_constructor(constructor: Callable[..., Any], passed_on_to: Callable[..., Any]) -> inspect.Signature:
@@ -26,3 +29,44 @@ def of_constructor(constructor: Callable[..., Any], passed_on_to: Callable[..., 
         and parameter.kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
     ]
     return inspect.Signature([*own[:-1], *theirs])
+
+
+def keywords_only(function: F) -> F:
+    """A function whose arguments are all keywords says so to those who leave the keywords out.
+
+    >>> @keywords_only
+    ... def epsilon(*, delta, steps=1): ...
+    >>> epsilon(1e-5)
+    Traceback (most recent call last):
+    TypeError: epsilon takes its arguments by name: epsilon(delta=..., ...).
+    """
+    parameters = inspect.signature(function).parameters.values()
+    required = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    example = ", ".join([*(f"{name}=..." for name in required), "..."])
+
+    @functools.wraps(function)
+    def checked(*args, **kwargs):
+        if args:
+            raise TypeError(f"{function.__name__} takes its arguments by name: {function.__name__}({example}).")
+        return function(**kwargs)
+
+    return cast(F, checked)
+
+
+def requires(name: str, otherwise: str) -> Callable[[F], F]:
+    """For a constructor: a TypeError that says `otherwise` where the keyword argument `name` is missing."""
+
+    def decorate(constructor: F) -> F:
+        parameter = inspect.signature(constructor).parameters.get(name)
+        if parameter is None or parameter.default is not parameter.empty:
+            return constructor
+
+        @functools.wraps(constructor)
+        def checked(self, *args, **kwargs):
+            if name not in kwargs:
+                raise TypeError(f"{type(self).__name__} needs `{name}`: {otherwise}")
+            return constructor(self, *args, **kwargs)
+
+        return cast(F, checked)
+
+    return decorate

@@ -12,8 +12,13 @@ SUPPORTED = (
 )
 
 
-def check(python: tuple[int, int] | None = None, tensorflow: str | None = None, backend: str | None = None) -> None:
-    """Raises ImportError if Python, TensorFlow or Keras's backend is not one that works. Imports none of them."""
+def check(
+    python: tuple[int, int] | None = None,
+    tensorflow: str | None = None,
+    backend: str | None = None,
+    numpy: str | None = None,
+) -> None:
+    """Raises ImportError if Python, TensorFlow, NumPy or the backend is not one that works. Imports none of them."""
     python = python or sys.version_info[:2]
     if not (3, 9) <= python <= (3, 13):
         raise ImportError(f"{SUPPORTED}; this is Python {python[0]}.{python[1]}.")
@@ -23,6 +28,11 @@ def check(python: tuple[int, int] | None = None, tensorflow: str | None = None, 
         raise ImportError(f"{SUPPORTED}; TensorFlow is not installed: pip install tensorflow.")
     if not _at_least_2_15(tensorflow):
         raise ImportError(f"{SUPPORTED}; this is TensorFlow {tensorflow}: pip install -U tensorflow.")
+    numpy = _installed("numpy") if numpy is None else numpy
+    if tensorflow.startswith("2.15.") and numpy is not None and int(numpy.split(".")[0]) >= 2:
+        raise ImportError(
+            f"TensorFlow {tensorflow} was built for NumPy 1 and fails beside NumPy {numpy}: pip install 'numpy<2'."
+        )
     backend = backend or os.environ.get("KERAS_BACKEND") or "tensorflow"
     if backend != "tensorflow":
         raise ImportError(other_backend(backend))
@@ -41,9 +51,12 @@ def _at_least_2_15(version: str) -> bool:
 
 
 def _installed_tensorflow() -> str | None:
-    for name in ("tensorflow", "tensorflow-cpu", "tensorflow-macos", "tensorflow-intel"):
-        try:
-            return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return None
+    names = ("tensorflow", "tensorflow-cpu", "tensorflow-macos", "tensorflow-intel")
+    return next((version for version in map(_installed, names) if version), None)
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -10,6 +10,11 @@ import tensorflow as tf
 from adaclip_tf import gradients
 from adaclip_tf._internal import validate
 
+CHOOSE_NOISE = (
+    "the noise decides on epsilon. Choose it by `adaclip_tf.noise_multiplier(target_epsilon=..., delta=..., "
+    "num_examples=..., batch_size=..., epochs=...)`; `adaclip_tf.make_private` does that, and the rest, for you."
+)
+
 
 def momentum(value) -> float:
     number = validate.real("momentum", value)
@@ -37,9 +42,11 @@ def keras_arguments(arguments, name, allowed) -> None:
     for argument in _OF_SAVED_MODELS:
         if arguments.get(argument) is None or argument == "is_legacy_optimizer":
             arguments.pop(argument, None)
+    for argument in _WITHOUT_MEANING:
+        arguments.pop(argument, None)
     for argument in arguments:
         if argument in _RENAMED:
-            raise TypeError(f"{name} has no argument `{argument}`; {_RENAMED[argument]}.")
+            raise TypeError(f"{name} has no argument `{argument}`; {_RENAMED[argument].rstrip('.')}.")
         if argument not in allowed:
             raise TypeError(
                 f"{name} has no argument `{argument}`. Of Keras's own it takes {', '.join(allowed)}; "
@@ -53,12 +60,22 @@ def keras_arguments(arguments, name, allowed) -> None:
 
 
 _OF_SAVED_MODELS = ("is_legacy_optimizer", "loss_scale_factor")
+# Of tensorflow-privacy: how its loop over microbatches is compiled, which changes no number.
+_WITHOUT_MEANING = ("unroll_microbatches",)
 _RENAMED = {
     "lr": "use `learning_rate`",
     "decay": "use a `LearningRateSchedule` as `learning_rate`, or `weight_decay`",
     "loss_scale_factor": "gradients are taken per example and need no scaling",
     "microbatches": "use `num_microbatches`",
     "batch_size": "use `expected_batch_size`",
+    "epsilon": CHOOSE_NOISE,
+    "target_epsilon": CHOOSE_NOISE,
+    "delta": CHOOSE_NOISE,
+    "stddev": "use `noise_multiplier`, the standard deviation over the clip",
+    "sum_stddev": "use `noise_multiplier`, the standard deviation over the clip",
+    "sigma": "use `noise_multiplier`; the paper's sigma is noise_multiplier / sqrt(expected_batch_size)",
+    "max_grad_norm": "use `l2_norm_clip`, of DPFixedClipSGD",
+    "clip_norm": "use `l2_norm_clip`, of DPFixedClipSGD",
     "l2_norm_clip": "it adapts what it clips to: see `h2` and `gamma`, or use DPFixedClipSGD",
 }
 

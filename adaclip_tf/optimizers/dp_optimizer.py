@@ -21,6 +21,7 @@ from adaclip_tf.optimizers.shell import Shell
 from adaclip_tf.optimizers.step import PrivateStep
 from adaclip_tf.privacy import past_steps
 
+_NEEDS_NOISE = signatures.requires("noise_multiplier", checks.CHOOSE_NOISE)
 _SETTINGS = tuple(field.name for field in dataclasses.fields(Settings))
 
 
@@ -35,6 +36,7 @@ class DPOptimizer(Shell):
       The rest: as for `DPAdaClipSGD`.
     """
 
+    @_NEEDS_NOISE
     def __init__(
         self,
         rule: core.ClippingRule,
@@ -76,6 +78,8 @@ class DPOptimizer(Shell):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = _NEEDS_NOISE(cls.__init__)  # type: ignore[method-assign]
         # Keras's metaclass, and `**arguments` of our own, would hide what a class takes.
         cls.__signature__ = signatures.of_constructor(cls.__init__, DPOptimizer.__init__)
 

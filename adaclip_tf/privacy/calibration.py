@@ -13,7 +13,7 @@ from typing import Callable, NamedTuple
 import dp_accounting
 from scipy import optimize
 
-from adaclip_tf._internal import validate
+from adaclip_tf._internal import signatures, validate
 from adaclip_tf.privacy import accountants, group
 from adaclip_tf.privacy import choice as choice_lib
 from adaclip_tf.privacy.choice import PrivateChoice
@@ -47,6 +47,7 @@ class Target(NamedTuple):
     tolerance: float = 1e-4
 
 
+@signatures.keywords_only
 def noise_multiplier(
     *,
     target_epsilon: float,

@@ -13,7 +13,7 @@ from typing import Union
 
 import dp_accounting
 
-from adaclip_tf._internal import validate
+from adaclip_tf._internal import signatures, validate
 from adaclip_tf.privacy import accountants, group
 from adaclip_tf.privacy import choice as choice_lib
 from adaclip_tf.privacy.choice import PrivateChoice
@@ -22,6 +22,7 @@ from adaclip_tf.privacy.mechanism import Mechanism
 AccountantName = Union[str, accountants.MakeAccountant]
 
 
+@signatures.keywords_only
 def epsilon(
     *,
     noise_multiplier: float,

@@ -18,7 +18,7 @@ from typing import Any
 
 import dp_accounting
 
-from adaclip_tf._internal import files
+from adaclip_tf._internal import files, signatures
 from adaclip_tf.privacy import accountants as accountants_lib
 from adaclip_tf.privacy import choice as choice_lib
 from adaclip_tf.privacy import events as events_lib
@@ -130,6 +130,7 @@ def report_on(
     }
 
 
+@signatures.keywords_only
 def privacy_statement(
     *,
     noise_multiplier: float,

@@ -56,6 +56,13 @@ def test_import_without_tensorflow_fails_with_one_sentence():
     assert "TensorFlow is not installed" in said
 
 
+def test_numpy_2_beside_tensorflow_2_15_is_refused():
+    with pytest.raises(ImportError, match=r"fails beside NumPy 2\.1\.0: pip install 'numpy<2'"):
+        versions.check(tensorflow="2.15.1", numpy="2.1.0")
+    versions.check(tensorflow="2.15.1", numpy="1.26.4")
+    versions.check(tensorflow="2.16.1", numpy="2.1.0")
+
+
 @pytest.mark.parametrize("python", [(3, 8), (3, 14), (2, 7)])
 def test_other_pythons_are_refused(python):
     with pytest.raises(ImportError, match=rf"this is Python {python[0]}\.{python[1]}\."):
