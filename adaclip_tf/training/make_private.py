@@ -67,8 +67,8 @@ def make_private(
       epochs: passes over the data; noise and learning rate are chosen for that number.
       metrics: as for `model.compile`. On the training data they are not private.
       classes: K; None takes it from the loss and the model's output, 2 for all but categorical losses.
-      learning_rate: that of the first step; None for the method's. One that was tuned on this data costs privacy that is
-        not counted here (`PrivateChoice`).
+      learning_rate: that of the first step; None for the method's. One that was tuned on this data costs privacy that
+        is not counted here (`PrivateChoice`).
       accountant: "rdp" or "pld".
       ledger: a file that remembers what was spent on this data (`Ledger`). The target is then for all of it.
       remember: a file for the scales and the plan. Where it is there, they are taken from it and nothing is asked
