@@ -86,7 +86,9 @@ def test_fixed_clip_is_tensorflow_privacys_optimizer():
     # Not with tf-keras: the package as a whole can't be imported on TensorFlow 2.16 or later.
     tensorflow_privacy = pytest.importorskip("tensorflow_privacy", exc_type=ImportError)
     inputs, labels = models.data(20)
-    theirs = tensorflow_privacy.DPKerasSGDOptimizer(l2_norm_clip=0.5, noise_multiplier=0.0, learning_rate=0.3, num_microbatches=4)
+    theirs = tensorflow_privacy.DPKerasSGDOptimizer(
+        l2_norm_clip=0.5, noise_multiplier=0.0, learning_rate=0.3, num_microbatches=4
+    )
     reference = models.fit(models.mlp(), theirs, inputs, labels, batch_size=4, epochs=2)
     for path in PATHS:
         ours = DPFixedClipSGD(0.3, l2_norm_clip=0.5, noise_multiplier=0.0, gradient_path=path)
