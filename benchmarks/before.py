@@ -9,14 +9,15 @@ compared is the library: models, data and the way of timing are this checkout's.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import pathlib
+import runpy
 import statistics
 import subprocess
 import sys
 import time
+import types
 
 ROUNDS = 5
 SECONDS = 3.0  # of steps in a turn
@@ -31,9 +32,7 @@ def arm(case_name: str) -> dict:
 
     import adaclip_tf
 
-    spec = importlib.util.spec_from_file_location("cases", HERE.parent / "cases.py")
-    cases = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(cases)
+    cases = types.SimpleNamespace(**runpy.run_path(str(HERE.parent / "cases.py")))
     case = cases.CASES[case_name]
     tf.keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
@@ -52,7 +51,8 @@ def arm(case_name: str) -> dict:
         return time.process_time() - start
 
     first = busy()
-    steps, end = [], time.perf_counter() + SECONDS
+    steps: list[float] = []
+    end = time.perf_counter() + SECONDS
     while time.perf_counter() < end or len(steps) < 10:
         steps.append(busy())
     return {"first": first, "step": statistics.median(steps)}
