@@ -12,6 +12,7 @@ from tests.attack import (
     cases_mixing,
     cases_no_memory,
     cases_real,
+    cases_recurrent,
     cases_sequences,
     cases_steps,
     cases_variable_size,
