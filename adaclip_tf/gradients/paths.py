@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import logging
 
 from adaclip_tf import core
-from adaclip_tf.gradients import backward, ghost, isolated, proof, weighted
+from adaclip_tf.gradients import backward, ghost, isolated, proof, spelled_out, weighted
 
 PATHS = ("auto", "ghost", "jacobian")
 MUST_DIVIDE = "`num_microbatches` must divide the batch size; got num_microbatches={}"
@@ -123,9 +123,10 @@ def _check_divides(loss, num_microbatches):
 
 def ghost_handles(passed, num_records, proven):
     """The handles of the variables that have a rule, and the reasons why the others have none."""
-    gradients, variables = passed.gradients, passed.variables
+    variables = passed.variables
     if proven.unproven is not None:
         return {}, dict.fromkeys(range(len(variables)), f"{proven.unproven}.")
+    gradients = spelled_out.spelled_out(passed, proven.walk).gradients
     plan = ghost.analyse(gradients, variables, passed.seed, num_microbatches=num_records)
     handles, others = {}, dict(plan.unrecognised)
     for index, gradient in enumerate(gradients):

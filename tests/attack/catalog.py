@@ -15,6 +15,7 @@ from tests.attack import (
     cases_more_losses,
     cases_no_memory,
     cases_real,
+    cases_recurrent,
     cases_seldom,
     cases_sequences,
     cases_steps,

@@ -139,11 +139,18 @@ def test_sum_equals_the_oracle(path, batch_size, rng):
     np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_ghost_path_names_the_variable_without_a_rule(rng):
-    model = _recurrent_model()
-    transform = next(_transforms(model.trainable_variables, rng))
-    with pytest.raises(ValueError, match="lstm") as error:
-        models.pre_noise_sum(model, "ghost")(*models.data(3, features=16), transform)
+def test_ghost_path_names_the_variable_without_a_rule():
+    weights = tf.Variable([[3.0], [4.0]], name="normalised")
+    transform = core.Transform([tf.constant(0.0)], [tf.constant(1.0)])
+
+    @tf.function
+    def total(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(x @ (weights / tf.norm(weights)), axis=1)
+        return gradients.clipped_sum(loss, [weights], tape, transform, path="ghost", num_microbatches=None).total
+
+    with pytest.raises(ValueError, match="normalised") as error:
+        total(tf.ones([3, 2]))
     assert 'gradient_path="auto"' in str(error.value)
 
 

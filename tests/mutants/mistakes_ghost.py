@@ -70,7 +70,7 @@ MISTAKES = (
     Mutation(
         "a selection need not be of zero",
         "gradients/ghost/flow.py",
-        "    others_are_zero(op.inputs[1:], labels[1:])\n",
+        "    others_are_zero(ctx, op.inputs[1:], labels[1:])\n",
         "",
         (
             "tests/gradients/ghost/ghost_refusal_test.py::test_gradients_that_are_not_linear_in_the_seed_are_unrecognised",
@@ -79,8 +79,8 @@ MISTAKES = (
     Mutation(
         "a sum need not be with zero",
         "gradients/ghost/flow.py",
-        "    del ctx\n    others_are_zero(op.inputs, labels)\n    return _elementwise",
-        "    del ctx\n    return _elementwise",
+        "    others_are_zero(ctx, op.inputs, labels)\n    return _elementwise",
+        "    return _elementwise",
         (
             "tests/gradients/ghost/ghost_refusal_test.py::test_gradients_that_are_not_linear_in_the_seed_are_unrecognised",
         ),
@@ -151,6 +151,20 @@ MISTAKES = (
         "    if transposed == first:\n        return Summed()\n",
         "",
         ("tests/gradients/ghost/ghost_zoo_test.py::test_every_variable_is_recognised_and_exact[mlp]",),
+    ),
+    Mutation(
+        "a loop may start from anything",
+        "gradients/ghost/flow_lists.py",
+        "if before is None and starts_as_zero and",
+        "if before is None and",
+        ("tests/gradients/ghost/flow_lists_test.py::test_a_loop_that_does_not_start_from_zero_is_not_linear",),
+    ),
+    Mutation(
+        "a list may hold other things than gradients",
+        "gradients/ghost/flow_lists.py",
+        "if not isinstance(label, Lead) or not ctx.is_zero(op.inputs[0]):",
+        "if not isinstance(label, Lead):",
+        ("tests/gradients/ghost/flow_lists_test.py::test_a_list_of_other_things_is_not_linear",),
     ),
     Mutation(
         "a variable used twice has the norm of one use",

@@ -46,8 +46,8 @@ MISTAKES = (
     ),
     Mutation(
         "zeros of a list are no longer than they should be",
-        "gradients/proof/calls.py",
-        "return Public(counted=not op.outputs[0].shape.is_fully_defined())",
+        "gradients/proof/lists.py",
+        "return Public(counted=not tensor.shape.is_fully_defined())",
         "return Public()",
         (f"{_COUNTED}::test_what_tells_the_number_of_examples_is_refused[an element that was never put in]",),
     ),
@@ -166,9 +166,23 @@ MISTAKES = (
     Mutation(
         "functions are not looked into",
         "gradients/proof/calls.py",
-        "        results = _outputs(_inside(walk, body, list(op.inputs), labels))\n",
-        "        results = labels[:1] * len(op.outputs)\n",
-        (f"{_REFUSED}[hidden in a function-False]", f"{_MEMORY}[in a function-True]"),
+        "        results = _outputs(walk.entered[op])\n    except",
+        "        results = labels[:1] * len(op.outputs)\n    except",
+        (f"{_REFUSED}[hidden in a function-False]",),
+    ),
+    Mutation(
+        "what a list was given first holds for all that it is given",
+        "gradients/proof/calls.py",
+        "return Listed(joined_label(op, before.element, after.element), _common(before.symbols, after.symbols), holes)",
+        "return before",
+        ("tests/gradients/proof/lists_test.py::test_a_list_holds_what_all_of_its_elements_are",),
+    ),
+    Mutation(
+        "a fact inside of a function is left to a run that can't tell",
+        "gradients/proof/walk.py",
+        "Checks() if outer is None else NoChecks()",
+        "Checks() if outer is None else outer.checks",
+        ("tests/gradients/proof/lists_test.py::test_facts_inside_of_functions_are_not_left_to_the_run",),
     ),
     Mutation(
         "a step may keep the number of examples",

@@ -28,6 +28,7 @@ then still the gradients that TensorFlow computes, but each depends on the whole
 | `flow`         | the walk over the graph; the table: elementwise ops                          |
 | `flow_shapes`  | the table: ops that change the shape                                         |
 | `flow_linear`  | the table: reductions, products, convolutions, pooling, normalisation        |
+| `flow_lists`   | the table: loops, lists of tensors                                           |
 | `rules`        | the registry, rules for dense layers, biases, scales, einsums                |
 | `convolutions` | rules for kernels                                                            |
 | `embeddings`   | the rule for gathered tables                                                 |
@@ -38,7 +39,13 @@ then still the gradients that TensorFlow computes, but each depends on the whole
 | `plan`         | `analyse`, `Plan`, `Handle`                                                  |
 """
 
-from adaclip_tf.gradients.ghost import convolutions, embeddings, flow_linear, flow_shapes  # noqa: F401 (they fill the tables)
+from adaclip_tf.gradients.ghost import (  # noqa: F401 (they fill the tables)
+    convolutions,
+    embeddings,
+    flow_linear,
+    flow_lists,
+    flow_shapes,
+)
 from adaclip_tf.gradients.ghost.plan import Handle, Plan, analyse
 from adaclip_tf.gradients.ghost.terms import SquaredNorms
 

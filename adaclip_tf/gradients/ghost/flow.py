@@ -23,9 +23,11 @@ from adaclip_tf.gradients.ghost.labels import Context, Label, Lead, Lost, Summed
 Labels = Sequence[Any]
 Entry = Callable[[Context, tf.Operation, Labels], Any]
 TABLE: dict[str, Entry] = {}
+# For loops, and for ops that get `Inner` or `Listed` besides `Lead`: no entry of `TABLE` ever does.
+LAYERED: dict[str, Entry] = {}
 
 # Outputs that depend on the shapes of inputs only.
-SHAPE_ONLY = graph.SHAPES | {"ZerosLike", "OnesLike"}
+SHAPE_ONLY = graph.SHAPES | {"ZerosLike", "OnesLike", "TensorListLength", "TensorListElementShape"}
 # Outputs as large as the seed-dependent input.
 _KEEPS_SIZE = graph.SAME_ORDER | {"AddN", "Neg", "Transpose", *graph.BATCH_NORM_GRADIENTS}
 
@@ -41,10 +43,26 @@ def entry(*types: str) -> Callable[[Entry], Entry]:
     return register
 
 
+def layered(*types: str) -> Callable[[Entry], Entry]:
+    """The same for `LAYERED`. What such an entry gets may be any label but `Lost` and `Summed`."""
+
+    def register(function: Entry) -> Entry:
+        for op_type in types:
+            LAYERED[op_type] = function
+        return function
+
+    return register
+
+
 def propagate(ctx: Context, seed: tf.Tensor) -> None:
     """Labels every tensor of the graph that depends on `seed`."""
     ctx.labels[seed.ref()] = _seed_label(ctx, seed)
-    for op in seed.graph.get_operations():
+    propagate_through(ctx, seed.graph)
+
+
+def propagate_through(ctx: Context, walked: tf.Graph) -> None:
+    """Labels every tensor of a graph that depends on one that has a label."""
+    for op in walked.get_operations():
         if op.type in SHAPE_ONLY or not op.inputs:
             continue
         labels = [ctx.label(tensor) for tensor in op.inputs]
@@ -85,10 +103,12 @@ def _transfer(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
         return Summed()
     if any(isinstance(label, Summed) for label in dependent):
         return Lost(f"{graph.describe(op)} combines one example's gradient with a sum over examples")
-    if op.type not in TABLE:
+    plain = all(isinstance(label, Lead) for label in dependent)
+    table = TABLE if plain and op.type in TABLE else LAYERED
+    if op.type not in table:
         return Lost(f"{graph.describe(op)} has no entry in the table of backward ops")
     try:
-        return TABLE[op.type](ctx, op, labels)
+        return table[op.type](ctx, op, labels)
     except Unknown as unknown:
         return Lost(f"{graph.describe(op)} {unknown.reason}")
 
@@ -208,24 +228,22 @@ def _second_operand(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
 
 @entry("AddN", "AddV2", "Add", "Sub")
 def _add(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
-    del ctx
-    others_are_zero(op.inputs, labels)
+    others_are_zero(ctx, op.inputs, labels)
     return _elementwise(op, labels)
 
 
-def others_are_zero(tensors: Sequence[tf.Tensor], labels: Labels) -> None:
+def others_are_zero(ctx: Context, tensors: Sequence[tf.Tensor], labels: Labels) -> None:
     """Adding something that does not depend on the seed would not be linear."""
     for tensor, label in zip(tensors, labels):
-        if label is None and not graph.is_zero(tensor):
+        if label is None and not ctx.is_zero(tensor):
             raise Unknown(f"adds {tensor.op.name!r}, which is not part of the gradient of the loss")
 
 
 @entry("Select", "SelectV2")
 def _select(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
-    del ctx
     if labels[0] is not None:
         raise Unknown("is not linear")
-    others_are_zero(op.inputs[1:], labels[1:])
+    others_are_zero(ctx, op.inputs[1:], labels[1:])
     if op.type == "SelectV2":
         return _elementwise(op, labels)
     return joined([label for label in labels if label is not None])  # Select does not broadcast

@@ -19,7 +19,7 @@ from adaclip_tf.gradients.ghost.flow import (
     same_extent,
     single_block,
 )
-from adaclip_tf.gradients.ghost.labels import Context, Lead, Unknown
+from adaclip_tf.gradients.ghost.labels import Context, Inner, Lead, Unknown
 
 
 @entry("Reshape", "Squeeze", "ExpandDims")
@@ -85,10 +85,12 @@ def _undoes_broadcast(op: tf.Operation) -> bool:
 
 
 @entry("Transpose")
-def _transpose(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+def _transpose(ctx: Context, op: tf.Operation, labels: Labels) -> Lead | Inner:
     del ctx
     label = only(labels, 0)
     permutation = graph.axes(op.inputs[1], rank(op.inputs[0]))
+    if permutation is not None and label.axis == 0 and label.outer == 1 and permutation[0] != 0:
+        return Inner(permutation.index(0), label.rows, label.checks)
     if permutation is None or permutation[: label.axis + 1] != list(range(label.axis + 1)):
         raise Unknown("moves the axis that holds the examples")
     return label
@@ -118,10 +120,12 @@ def _mirror_pad_grad(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
 
 
 @entry("StridedSliceGrad")
-def _strided_slice_grad(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+def _strided_slice_grad(ctx: Context, op: tf.Operation, labels: Labels) -> Lead | Inner:
     """Forward x[:, ...]: the first axis is taken whole, so the gradient's rows go back where they were."""
     del ctx
     label = single_block(axis_zero(only(labels, 4)))
+    if _one_of_the_first_axis(op):
+        return Inner(1, label.rows, label.checks)
     mask = {name: op.get_attr(f"{name}_mask") & 1 for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
     strides = graph.constant(op.inputs[3])
     if mask["new_axis"] or mask["shrink_axis"] or strides is None:
@@ -136,22 +140,28 @@ def _strided_slice_grad(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     return label
 
 
+def _one_of_the_first_axis(op: tf.Operation) -> bool:
+    """Whether x[i] was taken, of x [time, examples, ...]: the examples come back behind the first axis."""
+    strides = graph.constant(op.inputs[3])
+    if op.get_attr("ellipsis_mask") or op.get_attr("new_axis_mask"):
+        return False
+    return strides is not None and len(strides) == 1 and op.get_attr("shrink_axis_mask") == 1
+
+
 @entry("ConcatV2")
 def _concat(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
-    del ctx
     if labels[-1] is not None:
         raise Unknown("is not linear")
-    return _stacked(op, labels[:-1], graph.axes(op.inputs[-1], rank(op.outputs[0])))
+    return _stacked(ctx, op, labels[:-1], graph.axes(op.inputs[-1], rank(op.outputs[0])))
 
 
 @entry("Pack")
 def _pack(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
-    del ctx
-    return _stacked(op, labels, [op.get_attr("axis") % rank(op.outputs[0])])
+    return _stacked(ctx, op, labels, [op.get_attr("axis") % rank(op.outputs[0])])
 
 
-def _stacked(op: tf.Operation, labels: Labels, along: list[int] | None) -> Lead:
-    others_are_zero(op.inputs[: len(labels)], labels)
+def _stacked(ctx: Context, op: tf.Operation, labels: Labels, along: list[int] | None) -> Lead:
+    others_are_zero(ctx, op.inputs[: len(labels)], labels)
     label = axis_zero(joined([label for label in labels if label is not None]))
     if along is None or 0 in along:
         raise Unknown("joins gradients along the axis that holds the examples")

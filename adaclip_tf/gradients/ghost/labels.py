@@ -45,6 +45,25 @@ class Lead:
 
 
 @dataclasses.dataclass(frozen=True)
+class Inner:
+    """The same along an axis with others in front of it, as in [time, examples, ...].
+
+    Few ops take such tensors (`flow.LAYERED`).
+    """
+
+    axis: int
+    rows: int | None = 1
+    checks: frozenset[int] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """A TensorList. Each of its elements has the label `element`, or is 0."""
+
+    element: Lead
+
+
+@dataclasses.dataclass(frozen=True)
 class Summed:
     """A sum over examples: a variable's gradient, or something computed from one."""
 
@@ -56,7 +75,7 @@ class Lost:
     reason: str
 
 
-Label = Union[Lead, Summed, Lost]
+Label = Union[Lead, Inner, Listed, Summed, Lost]
 
 
 class Unknown(Exception):
@@ -86,6 +105,9 @@ def poison(facts: Sequence[Fact]) -> tf.Tensor | None:
     return tf.where(holds, 0.0, float("nan"))
 
 
+_ZERO_FROM_ZERO = graph.SAME_ORDER | {"Transpose", "Neg", "Sum", "ReverseV2"}
+
+
 class Context:
     """What one analysis knows: n, the labels of tensors, and the run-time checks."""
 
@@ -98,6 +120,7 @@ class Context:
         self.static_n: int | None = None if static is None else int(static)
         self.microbatch_size = _microbatch_size(self.n, self.static_n, seed)
         self.labels: dict[Any, Label] = {}
+        self.zeros: set[Any] = set()  # arguments of a loop that are 0 in every round
         self.checks: list[Check] = []
         self.checked: dict[Any, Any] = {}  # tensors behind assertions, shared by a layer's kernel and bias
         self._facts: dict[int, Fact] = {}
@@ -106,6 +129,19 @@ class Context:
     def label(self, tensor: tf.Tensor) -> Label | None:
         """The label, or None for a tensor that does not depend on the seed."""
         return self.labels.get(tensor.ref())
+
+    def is_zero(self, tensor: tf.Tensor) -> bool:
+        """Whether a tensor, or every element of a list, is certainly 0. Elements that nobody put in are."""
+        op = tensor.op
+        if tensor.ref() in self.zeros or op.type in ("EmptyTensorList", "TensorListReserve") or graph.is_zero(tensor):
+            return True
+        if op.type in ("Select", "SelectV2"):
+            return all(self.is_zero(part) for part in op.inputs[1:])
+        if op.type in ("AddN", "AddV2"):
+            return all(self.is_zero(part) for part in op.inputs)
+        if op.type == "StridedSliceGrad":
+            return self.is_zero(op.inputs[4])
+        return op.type in _ZERO_FROM_ZERO and self.is_zero(op.inputs[0])
 
     def check(self, tensor: tf.Tensor, axis: int, op: tf.Operation, equals: tf.Tensor | None = None) -> int:
         """Registers a run-time check and returns its index."""

@@ -8,7 +8,7 @@ of microbatches at a time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -119,3 +119,43 @@ class LookedUpAndMultiplied(Several):
             inverse = tf.reshape(inverse, tf.shape(values))
         products = tf.reshape((rows * inverse) * (values * inverse), [self._n, -1])
         return tf.reduce_sum(products, axis=1), tf.reduce_sum(tf.abs(products), axis=1)
+
+
+class Rearranged:
+    """Other terms' gradients in some places of a larger array, with zeros elsewhere: parts of a kernel or a bias.
+
+    Args:
+      n: how many microbatches there are.
+      parts: the terms, each with the shape of its gradient.
+      place: from arrays [s, *shape] of all parts to [s, *shape of the whole].
+      size: of the whole.
+    """
+
+    def __init__(
+        self,
+        n: tf.Tensor,
+        parts: Sequence[tuple[Term, list[int]]],
+        place: Callable[[list[tf.Tensor]], tf.Tensor],
+        size: int,
+    ):
+        self._n, self._parts, self._place, self._size = n, parts, place, size
+
+    def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        value = slices.norms_of_examples(self.examples(), self._n, center, scale)
+        return SquaredNorms(value, value)
+
+    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
+        return self._place([tf.reshape(term.weighted_sum(weights), [1, *shape]) for term, shape in self._parts])[0]
+
+    def examples(self) -> Examples:
+        parts = [(term.examples(), shape) for term, shape in self._parts]
+
+        def make(arrays: list[tf.Tensor]) -> tf.Tensor:
+            remaining, placed = list(arrays), []
+            for part, shape in parts:
+                gradients = part.make([remaining.pop(0) for _ in part.arrays])
+                placed.append(tf.reshape(gradients, [tf.shape(gradients)[0], *shape]))
+            return tf.reshape(self._place(placed), [tf.shape(placed[0])[0], self._size])
+
+        floats = 2 * self._size + sum(part.floats for part, _ in parts)
+        return Examples([array for part, _ in parts for array in part.arrays], make, floats)

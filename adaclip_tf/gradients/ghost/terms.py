@@ -30,8 +30,6 @@ from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.ghost.labels import Context, Lead
 
 TINY = 1.1754944e-38  # the smallest normal float32: what a square that underflows is short of, at most
-
-
 _WIDE = 128  # rows of at least this many floats are worth a branch to spare them a pass
 
 

@@ -21,15 +21,17 @@ are known to keep examples apart, and when. What is not in the table is not prov
 | `sizes`        | integers that a graph computes from shapes                            |
 | `sources`      | where data enters, how one example is cut out of it                   |
 | `walk`         | the walk over the graph                                               |
-| `elementwise`, `shapes`, `parts`, `contractions`, `calls` | the table                  |
+| `elementwise`, `shapes`, `parts`, `contractions`, `calls`, `lists` | the table         |
 | `counted`      | the table for public arrays that are as long as the batch             |
 | `memory`       | what a step keeps                                                     |
 | `verdict`      | `prove`, and the words of its errors                                  |
 """
 
-from adaclip_tf.gradients.proof import calls, contractions, counted, elementwise, parts, shapes  # noqa: F401
+from adaclip_tf.gradients.proof import calls, contractions, counted, elementwise, lists, parts, shapes  # noqa: F401
+from adaclip_tf.gradients.proof.contractions import reduced_axes
 from adaclip_tf.gradients.proof.memory import exempt, privatised
 from adaclip_tf.gradients.proof.sources import PASS, Piece
 from adaclip_tf.gradients.proof.verdict import Proof, prove
+from adaclip_tf.gradients.proof.walk import Walk
 
-__all__ = ["PASS", "Piece", "Proof", "exempt", "privatised", "prove"]
+__all__ = ["PASS", "Piece", "Proof", "Walk", "exempt", "privatised", "prove", "reduced_axes"]

@@ -1,4 +1,4 @@
-"""Entries for ops that call functions (calls, branches, loops) and for the lists that loops work on.
+"""Entries for ops that call functions: calls, branches, loops. `lists` has those for what loops work on.
 
 A call is walked through with the labels of its arguments. Branches must agree, on a condition that is public. A loop
 must leave every label as it found it, under a condition that is public. Everything else is not followed, but walked
@@ -15,9 +15,10 @@ import tensorflow as tf
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import memory
 from adaclip_tf.gradients.proof.labels import EVERYWHERE, Lost, Public, Rows, Sizes, Unproven
-from adaclip_tf.gradients.proof.walk import CALLS, PUBLIC, SIZE_ARGUMENTS, Listed, Walk, describe, entry
+from adaclip_tf.gradients.proof.symbols import Count
+from adaclip_tf.gradients.proof.walk import CALLS, Listed, Walk, describe
 
-_ROUNDS = 4  # after which a loop whose labels still change counts as not followed
+_ROUNDS = 8  # after which a loop whose labels still change counts as not followed
 
 
 def _inside(
@@ -52,7 +53,8 @@ def _call(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
         return Lost(f"{describe(op)} calls itself")
     try:
         (body,) = graph.bodies(op)
-        results = _outputs(_inside(walk, body, list(op.inputs), labels))
+        walk.entered[op] = _inside(walk, body, list(op.inputs), labels)
+        results = _outputs(walk.entered[op])
     except (Unproven, AttributeError, ValueError) as error:
         return _unfollowed(op, labels, str(error))
     if len(results) != len(op.outputs):
@@ -111,13 +113,16 @@ def _loop(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
         arguments, constant = list(op.inputs), _constant_arguments(body)
         current = list(labels)
         for _ in range(_ROUNDS):
-            results = _outputs(_inside(walk, body, arguments, current, constant))
+            walk.entered[op] = _inside(walk, body, arguments, current, constant)
+            results = _outputs(walk.entered[op])
             if len(results) != len(current):
                 return _unfollowed(op, labels, "a loop")
-            joined = [_joined(op, before, after) for before, after in zip(current, results)]
+            joined = [joined_label(op, before, after) for before, after in zip(current, results)]
             if joined == current:
                 break
-            current = joined
+            settled = all(isinstance(now, Listed) or now == before for now, before in zip(joined, current))
+            # Of lists, what was put in while other labels were not yet settled is forgotten.
+            current = joined if settled else [_afresh(*pair) for pair in zip(labels, joined)]
         else:
             _inside(walk, body, arguments, current, constant, told=memory.tells(labels))
             return _unfollowed(op, labels, "a loop whose values keep changing their layout")
@@ -131,6 +136,10 @@ def _loop(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
     return Lost(f"{describe(op)} goes on for as long as data says")
 
 
+def _afresh(first: Any, now: Any) -> Any:
+    return first if isinstance(first, Listed) and isinstance(now, Listed) else now
+
+
 def _constant_arguments(body: tf.Graph) -> set[int]:
     """Which arguments of a loop no round changes."""
     constant = set()
@@ -140,20 +149,23 @@ def _constant_arguments(body: tf.Graph) -> set[int]:
     return constant
 
 
-def _joined(op: tf.Operation, before: Any, after: Any) -> Any:
+def joined_label(op: tf.Operation, before: Any, after: Any) -> Any:
     """One label for a loop variable, before and after a round."""
     if before == after:
         return before
     if isinstance(before, Lost) or isinstance(after, Lost):
         return before if isinstance(before, Lost) else after
     if isinstance(before, Listed) and isinstance(after, Listed):
+        holes = before.holes or after.holes
         if before.element is None or after.element is None:
-            return after if before.element is None else before
-        return Listed(_joined(op, before.element, after.element))
+            return dataclasses.replace(after if before.element is None else before, holes=holes)
+        return Listed(joined_label(op, before.element, after.element), _common(before.symbols, after.symbols), holes)
     if isinstance(before, Public) and isinstance(after, Public):
         return _either((before, after))
     if isinstance(before, Public) and isinstance(after, Rows) and before.is_uniform(after.axis):
         return after  # a state that starts as zeros
+    if isinstance(after, Public) and isinstance(before, Rows) and after.is_uniform(before.axis):
+        return before  # one that is set to zeros
     if isinstance(before, Public) and isinstance(after, Sizes):
         return after
     if (
@@ -166,89 +178,20 @@ def _joined(op: tf.Operation, before: Any, after: Any) -> Any:
     return Lost(f"{describe(op)} changes how a value depends on the examples")
 
 
+def _common(first: tuple[Any, ...] | None, second: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    """Symbols that hold for both."""
+    if first == second:
+        return first
+    if first is None or second is None or len(first) != len(second):
+        return None
+    return tuple(_one_of(a, b) for a, b in zip(first, second))
+
+
+def _one_of(a: Any, b: Any) -> Any:
+    if a == b:
+        return a
+    return Count(None) if isinstance(a, Count) or isinstance(b, Count) else None
+
+
 _BY_BODIES = {"f": _call, "then_branch": _branches, "branches": _branches, "body": _loop}
 CALLS.update({op_type: _BY_BODIES[attributes[0]] for op_type, attributes in graph.CALLS.items()})
-
-
-# ---------------------------------------------------------------------------------------------------
-# Lists of tensors, what a loop reads from and writes to.
-
-
-def _empty_list(walk: Walk, op: tf.Operation, labels: Any) -> Any:
-    del walk, op, labels
-    return Listed(None)
-
-
-PUBLIC["TensorListReserve"] = PUBLIC["EmptyTensorList"] = _empty_list
-SIZE_ARGUMENTS["TensorListReserve"] = SIZE_ARGUMENTS["EmptyTensorList"] = frozenset({0, 1})
-
-
-def _element(label: Any) -> Any:
-    if isinstance(label, Rows):
-        if label.axis == 0 or label.outer != 1:
-            raise Unproven("makes a list with an element for each row")
-        return dataclasses.replace(label, axis=label.axis - 1)
-    if isinstance(label, Public):
-        uniform = None if label.uniform is None else frozenset(axis - 1 for axis in label.uniform if axis)
-        return dataclasses.replace(label, uniform=uniform)
-    raise Unproven("makes a list of what is not followed")
-
-
-@entry("TensorListFromTensor", sizes=[1])
-def _from_tensor(walk: Walk, op: tf.Operation, labels: Any) -> Any:
-    walk.settle(op.inputs[1])  # what the shape of an element must be; it does not make it so
-    return Listed(_element(labels[0]))
-
-
-PUBLIC["TensorListFromTensor"] = _from_tensor
-
-
-@entry("TensorListGetItem", sizes=[2])
-def _get_item(walk: Walk, op: tf.Operation, labels: Any) -> Any:
-    del walk
-    if not isinstance(labels[0], Listed) or not isinstance(labels[1], Public):
-        raise Unproven("takes an element that data chooses")
-    return _nothing(op) if labels[0].element is None else labels[0].element
-
-
-def _nothing(op: tf.Operation) -> Public:
-    """What a list gives that nothing was put in: zeros, of a shape that may depend on the number of examples."""
-    return Public(counted=not op.outputs[0].shape.is_fully_defined())
-
-
-@entry("TensorListSetItem", sizes=[])
-def _set_item(walk: Walk, op: tf.Operation, labels: Any) -> Any:
-    del walk
-    if not isinstance(labels[0], Listed) or not isinstance(labels[1], Public):
-        raise Unproven("writes to a place that data chooses")
-    return _joined(op, labels[0], Listed(labels[2]))
-
-
-@entry("TensorListPushBack")
-def _push_back(walk: Walk, op: tf.Operation, labels: Any) -> Any:
-    del walk
-    if not isinstance(labels[0], Listed):
-        raise Unproven("works on a list that is not followed")
-    return _joined(op, labels[0], Listed(labels[1]))
-
-
-PUBLIC["TensorListSetItem"], PUBLIC["TensorListPushBack"] = _set_item, _push_back
-
-
-@entry("TensorListStack", "TensorListConcatV2", sizes=[1])
-def _stack(walk: Walk, op: tf.Operation, labels: Any) -> Any:
-    del walk
-    if op.type != "TensorListStack" or not isinstance(labels[0], Listed):
-        raise Unproven("joins a list along the axis that holds the examples")
-    element = labels[0].element
-    if isinstance(element, Rows):
-        return dataclasses.replace(element, axis=element.axis + 1)
-    if isinstance(element, Public) and element.uniform is not None:
-        return dataclasses.replace(element, uniform=frozenset(axis + 1 for axis in element.uniform))
-    return element or _nothing(op)
-
-
-@entry("TensorListLength")
-def _length(walk: Walk, op: tf.Operation, labels: Any) -> Any:
-    del walk, op, labels
-    return EVERYWHERE

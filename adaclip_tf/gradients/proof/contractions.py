@@ -28,6 +28,14 @@ def summed(op: tf.Operation, *labels: Label) -> Summed:
 _NO_SUMS = frozenset({"Mean", "Max", "Min", "Prod", "All", "Any", "EuclideanNorm", "ArgMax", "ArgMin"})
 
 
+def reduced_axes(walk: Walk | None, op: tf.Operation) -> list[int] | None:
+    """The axes over which a sum reduces, where no run is needed to tell; an axis of extent 1 may be left out."""
+    if walk is None or op.inputs[0].shape.rank is None:
+        return None
+    certain, possible = _reduced_axes(walk, op)
+    return None if possible else sorted(certain)
+
+
 def _reduced_axes(walk: Walk, op: tf.Operation) -> tuple[set[int], set[int]]:
     """The axes over which an op certainly reduces, and those over which it may."""
     rank(op.inputs[0])

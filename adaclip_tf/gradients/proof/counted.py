@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof.labels import Public, Sizes, Unproven, rank
-from adaclip_tf.gradients.proof.parts import StridedSlice
+from adaclip_tf.gradients.proof.sizes import StridedSlice
 from adaclip_tf.gradients.proof.symbols import depends_on_count
 from adaclip_tf.gradients.proof.walk import COUNTED, Labels, Walk
 

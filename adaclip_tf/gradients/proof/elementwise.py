@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.proof import sources
+from adaclip_tf.gradients.proof import sizes, sources
 from adaclip_tf.gradients.proof.labels import DRAWN, EVERYWHERE, Public, Rows, Unproven, rank
 from adaclip_tf.gradients.proof.symbols import Count
 from adaclip_tf.gradients.proof.walk import Labels, Walk, entry, public
@@ -212,14 +212,36 @@ def _stretched(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     return Public(frozenset(set(range(offset)) | stretched))
 
 
+@public("Split", "SplitV")
+def _public_split(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    """Uniform along the axes that are left whole, as before."""
+    value, along = (1, 0) if op.type == "Split" else (0, 2)
+    total, axes = rank(op.inputs[value]), walk.sizes.integers(op.inputs[along])
+    if labels[value].uniform is None or axes is None:
+        return EVERYWHERE if labels[value].uniform is None else Public()
+    return Public(frozenset(labels[value].uniform - {axes[0] % total}))
+
+
+@public("StridedSlice")
+def _public_slice(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    """The same: an axis that is taken whole stays as it is."""
+    if labels[0].uniform is None or op.outputs[0].shape.rank == 0:
+        return EVERYWHERE
+    strides = walk.sizes.integers(op.inputs[3])
+    if strides is None or op.inputs[0].shape.rank is None:
+        return Public()
+    begin, end = walk.sizes.symbols(op.inputs[1]), walk.sizes.symbols(op.inputs[2])
+    taken = sizes.StridedSlice(op, begin, end, strides, op.inputs[0].shape)
+    return Public(frozenset(taken.output[axis] for axis in labels[0].uniform if taken.whole[axis]))
+
+
 @public("Reshape", sizes=[1])
-@public("Transpose", "Squeeze", "Slice", "StridedSlice", "GatherV2", "ReverseV2", "Roll")
-@public("Unpack", "Split", "SplitV", "Sum", "Mean", "Max", "Min", "Prod", "ResourceGather", "OneHot")
+@public("Transpose", "Squeeze", "Slice", "GatherV2", "ReverseV2", "Roll")
+@public("Unpack", "Sum", "Mean", "Max", "Min", "Prod", "ResourceGather", "OneHot")
 def _rearranged(walk: Walk, op: tf.Operation, labels: Labels) -> Any:
     """Zeros, or independent draws, stay such however they are rearranged. So do their sums."""
     del walk
-    tensor = 1 if op.type == "Split" else 0
-    alike = op.type not in ("OneHot", "ResourceGather", "GatherV2") and labels[tensor].uniform is None
+    alike = op.type not in ("OneHot", "ResourceGather", "GatherV2") and labels[0].uniform is None
     return [EVERYWHERE if alike or result.shape.rank == 0 else Public() for result in op.outputs]
 
 

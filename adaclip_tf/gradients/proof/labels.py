@@ -138,6 +138,13 @@ class Checks:
         return tf.equal(extent, tf.shape(check.equals)[check.axis])
 
 
+class NoChecks(Checks):
+    """Inside of a function: its tensors can't be asked from outside, so nothing may rest on them."""
+
+    def add(self, tensor: tf.Tensor, axis: int, what: str, equals: tf.Tensor | None = None) -> int:
+        raise Unproven("rests on a fact that only the run tells, inside of a function")
+
+
 def rank(tensor: tf.Tensor) -> int:
     if tensor.shape.rank is None:
         raise Unproven("works on a tensor of unknown rank")

@@ -176,6 +176,39 @@ def _array(symbols: Any) -> Any:
     return result
 
 
+class StridedSlice:
+    """Which axis of the input becomes which one of the output, and which are taken whole."""
+
+    def __init__(self, op: tf.Operation, begin: Any, end: Any, strides: Any, shape: Any):
+        masks = {n: op.get_attr(f"{n}_mask") for n in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
+        total, count = shape.rank, len(strides)
+        bit = lambda name, i: bool(masks[name] >> i & 1)  # noqa: E731
+        named = sum(not bit("new_axis", i) and not bit("ellipsis", i) for i in range(count))
+        self.output: dict[int, Any] = {}  # None: the axis is dropped
+        self.whole: dict[int, bool] = {}
+        axis = result = 0
+        for i in range(count):
+            if bit("ellipsis", i):
+                for _ in range(total - named):
+                    self.output[axis], self.whole[axis] = result, True
+                    axis, result = axis + 1, result + 1
+            elif bit("new_axis", i):
+                result += 1
+            elif bit("shrink_axis", i):
+                self.output[axis], self.whole[axis] = None, False
+                axis += 1
+            else:
+                starts = bit("begin", i) or (begin is not None and begin[i] == 0)
+                ends = bit("end", i)
+                if not ends and end is not None and shape[axis] is not None and isinstance(end[i], int):
+                    ends = end[i] >= shape[axis]
+                self.output[axis], self.whole[axis] = result, bool(starts and ends and strides[i] == 1)
+                axis, result = axis + 1, result + 1
+        while axis < total:
+            self.output[axis], self.whole[axis] = result, True
+            axis, result = axis + 1, result + 1
+
+
 def _strided_slice(op: tf.Operation, parts: list[np.ndarray]) -> np.ndarray:
     vector, begin, end, strides = parts
     masks = {name: op.get_attr(f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}

@@ -26,28 +26,29 @@ class Proof:
     Attributes:
       pieces: the data that the loss depends on.
       unproven: why examples must be run one by one, or None if they are known to stay apart.
+      walk: over the graph of the loss.
     """
 
     def __init__(self, loss: tf.Tensor):
         self._loss = loss
-        self._walk = Walk(loss.graph)
-        self._walk.advance()
+        self.walk = Walk(loss.graph)
+        self.walk.advance()
         self._trivial = False
         self._checks: set[int] = set()
         ancestors = graph.ancestors(loss.op)
         _refuse_hidden_state(ancestors)
-        label = self._walk.label(loss)
+        label = self.walk.label(loss)
         self._refuse_mixing(label)
-        read = _resources(self._walk, ancestors)
-        memory.check(self._walk, read)
+        read = _resources(self.walk, ancestors)
+        memory.check(self.walk, read)
         self.unproven = label.reason if isinstance(label, Lost) else None
         if isinstance(label, Rows):
             self._one_row_each(label)
-        self.pieces = sources.pieces(self._walk, ancestors)
+        self.pieces = sources.pieces(self.walk, ancestors)
         if not self.pieces:
             raise ValueError(f"The loss does not depend on any data that enters this graph; {sources.PASS}")
         self._check_counts()
-        memory.watch(self._walk, read)
+        memory.watch(self.walk, read)
 
     @property
     def data(self) -> tuple[tf.Tensor, ...]:
@@ -84,9 +85,9 @@ class Proof:
         Raises:
           ValueError: if examples are known to meet on the way back, in a custom gradient say.
         """
-        self._walk.labels[seed.ref()] = Rows(0)
+        self.walk.labels[seed.ref()] = Rows(0)
         for gradient in tf.nest.flatten(list(gradients), expand_composites=True):
-            label = None if gradient is None or self._trivial else self._walk.label(gradient)
+            label = None if gradient is None or self._trivial else self.walk.label(gradient)
             if isinstance(label, Lost) and label.mixing:
                 self._refuse_mixing(label)
 
@@ -112,7 +113,7 @@ class Proof:
     def _one_sum(self, gradient: Any) -> tuple[str | None, frozenset[int]]:
         """The same of what a single use of a variable adds to its gradient."""
         parts = [gradient.values, gradient.indices] if isinstance(gradient, tf.IndexedSlices) else [gradient]
-        labels = [self._walk.label(part) for part in parts]
+        labels = [self.walk.label(part) for part in parts]
         if isinstance(gradient, tf.IndexedSlices):
             proven = all(isinstance(label, Rows) and label.axis == 0 and label.outer == 1 for label in labels)
             proven = proven and labels[0].rows == labels[1].rows and labels[0].rows is not None
@@ -140,7 +141,7 @@ class Proof:
             if piece.static_count() is None or self._loss.shape[0] is None
         ]
         for index in sorted(self._checks):
-            facts.append((self._walk.checks.holds(index, count), f"{_sentence(self._walk.checks.all[index].what)}."))
+            facts.append((self.walk.checks.holds(index, count), f"{_sentence(self.walk.checks.all[index].what)}."))
         if not facts:
             return tf.constant(0.0)
         assertions = [tf.raw_ops.Assert(condition=holds, data=[tf.constant(message)]) for holds, message in facts]

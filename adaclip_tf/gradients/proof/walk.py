@@ -21,7 +21,18 @@ import tensorflow as tf
 
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import memory, sources
-from adaclip_tf.gradients.proof.labels import EVERYWHERE, Checks, Label, Lost, Public, Rows, Sizes, Summed, Unproven
+from adaclip_tf.gradients.proof.labels import (
+    EVERYWHERE,
+    Checks,
+    Label,
+    Lost,
+    NoChecks,
+    Public,
+    Rows,
+    Sizes,
+    Summed,
+    Unproven,
+)
 from adaclip_tf.gradients.proof.sizes import Evaluator
 from adaclip_tf.gradients.proof.symbols import depends_on_count
 
@@ -82,7 +93,7 @@ class Walk:
     ):
         self.graph, self.outer = walked, outer
         self.told: bool = told or (outer is not None and outer.told)
-        self.checks: Checks = Checks() if outer is None else outer.checks
+        self.checks: Checks = Checks() if outer is None else NoChecks()
         self.memory: memory.Memory = memory.Memory() if outer is None else outer.memory
         self.captured: dict[Any, Any] = {}
         self.labels: dict[Any, Any] = dict(inputs or {})
@@ -90,8 +101,10 @@ class Walk:
         self.symbols: dict[Any, np.ndarray] = {}
         self.sizes = Evaluator(self.label, lambda tensor: self.symbols.get(tensor.ref()))
         self.sources = sources.Sources(self) if inputs is None else None
+        self.entered: dict[tf.Operation, Walk] = {}  # by op that calls a function: the walk through it
         self._seen = 0
         self._settled: set[Any] = set()
+        self._open: set[tf.Operation] = set()  # ops whose inputs are being looked at
         self._parents: dict[int, Walk] = {}
 
     def label(self, tensor: tf.Tensor) -> Any:
@@ -124,13 +137,28 @@ class Walk:
         outputs = op.outputs
         if outputs and outputs[0].ref() in self.labels and len(outputs) == 1:
             return
-        early = "comes before what it needs"
-        labels = [self._look_up(tensor) or Lost(f"{describe(tensor.op)} {early}") for tensor in op.inputs]
+        self._open.add(op)
+        labels = [self._ready(tensor) for tensor in op.inputs]
+        self._open.discard(op)
         result = self._transfer(op, labels)
         per_output = result if isinstance(result, list) else [result] * len(outputs)
         for tensor, label in zip(outputs, per_output):
             self.labels.setdefault(tensor.ref(), label)
         self.memory.visit(self, op, labels)
+
+    def _ready(self, tensor: tf.Tensor) -> Any:
+        """The label of an input.
+
+        When a loop is differentiated it gets more arguments and results, for what its gradient needs of the rounds.
+        These arguments come behind it, and are looked at first; for such results it is looked at once more.
+        """
+        op = tensor.op
+        if self._look_up(tensor) is None and op not in self._open and self._may_tell_more(op):
+            self._visit(op)
+        return self._look_up(tensor) or Lost(f"{describe(op)} comes before what it needs")
+
+    def _may_tell_more(self, op: tf.Operation) -> bool:
+        return op.type in CALLS or all(self._look_up(tensor) is None for tensor in op.outputs)
 
     def _transfer(self, op: tf.Operation, labels: list[Any]) -> Any:
         if self.sources is not None:
@@ -164,7 +192,9 @@ class Walk:
         if any(isinstance(label, Summed) for label in values):
             return self._from_sums(op, values)
         if any(isinstance(label, Listed) for label in values):
-            return labels[0] if op.type == "Identity" else self._entry(op, labels)
+            if op.type == "Identity":
+                return labels[0]
+            return LISTS[op.type](self, op, labels) if op.type in LISTS else self._entry(op, labels)
         if counted and any(isinstance(label, Sizes) for label in values):
             return self._from_sizes(op)
         result = self._public(op, labels)
@@ -220,7 +250,8 @@ class Walk:
 
     def _from_sums(self, op: tf.Operation, values: list[Any]) -> Any:
         summed = [label for label in values if isinstance(label, Summed)]
-        exact = op.type in LINEAR or (op.type in ADDS and len(summed) == len(values))
+        parts = values[:-1] if op.type == "ConcatV2" else values
+        exact = op.type in LINEAR or (op.type in JOINS and len(summed) == len(parts))
         exact = exact and all(label.exact for label in summed)
         return Summed(summed[0].reason, frozenset().union(*(label.checks for label in summed)), exact)
 
@@ -258,20 +289,30 @@ def _sums_along(op: tf.Operation, axes: tf.Tensor) -> bool:
 
 
 # Keeps a sum over examples such a sum.
-LINEAR = graph.SAME_ORDER | {"Transpose", "Neg"}
-ADDS = frozenset({"AddN", "AddV2", "Add"})
+LINEAR = graph.SAME_ORDER | {"Transpose", "Neg", "StridedSliceGrad"}
+JOINS = frozenset({"AddN", "AddV2", "Add", "Pack", "ConcatV2"})  # of several such sums
+# For ops on lists that have another entry for other tensors.
+LISTS: dict[str, Entry] = {}
 # For the ops of `graph.CALLS`: filled by `calls`.
 CALLS: dict[str, Callable[[Walk, tf.Operation, list[Any]], Any]] = {}
 
 
+@dataclasses.dataclass(frozen=True)
 class Listed:
-    """A TensorList whose elements all have the label `element` (None: nothing was put in yet)."""
+    """A TensorList.
 
-    def __init__(self, element: Any):
-        self.element = element
+    Attributes:
+      element: the label that all its elements have; None: nothing was put in yet.
+      symbols: what is known of the entries of every element, where these are vectors of whole numbers.
+      holes: whether there may be elements that nobody put in, which are read as zeros.
+    """
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Listed) and self.element == other.element
+    element: Any
+    symbols: tuple[Any, ...] | None = None
+    holes: bool = False
 
-    def __hash__(self) -> int:
-        return hash(("Listed", self.element))
+
+def listed(walk: Walk, element: Any, tensor: tf.Tensor) -> Listed:
+    """The label of a list of `tensor` alone."""
+    symbols = walk.sizes.symbols(tensor) if tensor.dtype.is_integer else None
+    return Listed(element, None if symbols is None or symbols.ndim != 1 else tuple(symbols))

@@ -178,7 +178,7 @@ MIXING = [minus_mean, divided_by_batch_maximum, batch_norm, attention_over_the_b
 ROWS_MOVE = [permuted, reversed_batch, rolled, strided_reversed, transposed_batch, shifted_pairs, merged_rows]
 ROWS_MOVE += [cumulative, crossing_gradient, outer_broadcast, batch_as_features, einsum_over_the_batch]
 SEVERAL_USES = [regularised, weight_norm]
-CONTROL_FLOW = [conditional, loop, function_call]
+CONTROL_FLOW = [conditional, function_call]
 NOT_LINEAR = [clipped_gradient, shifted_gradient, squared_gradient, normalised_gradient]
 NOT_LINEAR += [selected_gradient(select, first) for select in (old_select, new_select) for first in (True, False)]
 
@@ -198,6 +198,13 @@ def test_unrecognised_or_exact(loss, rng):
     assert "w:0: " in case.plan.unrecognised[0]
     if loss in [*CONTROL_FLOW, permuted, rolled]:
         assert " op '" in case.plan.unrecognised[0]
+
+
+def test_what_is_behind_a_loop_is_exact_and_what_is_added_up_inside_is_unrecognised(rng):
+    case = case_of(loop, rng)
+    x = rng.normal(size=[N, F]).astype(np.float32)
+    case.check(x, records=case.jacobian(x), all_recognised=False)
+    assert set(case.plan.unrecognised) == {1}
 
 
 @pytest.mark.parametrize("loss", NOT_LINEAR, ids=lambda loss: loss.__name__)

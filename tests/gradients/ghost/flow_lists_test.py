@@ -1,0 +1,92 @@
+"""Loops and lists of gradients: what is not linear in the seed, or moves examples, has no label."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from adaclip_tf.gradients.ghost import flow
+from adaclip_tf.gradients.ghost.labels import Context, Inner, Lead, Lost
+
+
+def label_of(function, shape=(3, 2)):
+    """The label of what `function` makes of a gradient [n, 2], in a graph of its own."""
+    with tf.Graph().as_default():
+        seed = tf.identity(tf.ones(shape[:1]))
+        ctx = Context(seed, None)
+        result = function(tf.reshape(seed, [-1, 1]) * tf.ones([1, shape[1]]))
+        flow.propagate(ctx, seed)
+        return ctx.label(result)
+
+
+def summed_up(start, step):
+    return lambda dy: tf.while_loop(lambda i, h: i < 3, lambda i, h: (i + 1, step(h, dy)), (0, start(dy)))[1]
+
+
+def test_a_loop_that_starts_from_zero_is_linear():
+    assert isinstance(label_of(summed_up(tf.zeros_like, lambda h, dy: h + 2.0 * dy)), Lead)
+
+
+def test_a_loop_that_does_not_start_from_zero_is_not_linear():
+    assert isinstance(label_of(summed_up(tf.ones_like, lambda h, dy: 2.0 * dy)), Lost)
+
+
+def test_a_loop_that_leaves_zero_behind_is_not_linear():
+    def step(i, c, h):
+        return i + 1, c + 1.0, h + c + dy_of[0]
+
+    dy_of = []
+
+    def function(dy):
+        dy_of.append(dy)
+        return tf.while_loop(lambda i, c, h: i < 3, step, (0, tf.zeros([3, 2]), tf.zeros_like(dy)))[2]
+
+    assert isinstance(label_of(function), Lost)
+
+
+@pytest.mark.parametrize("step", [lambda h, dy: h + tf.reverse(dy, [0]), lambda h, dy: tf.roll(h + dy, 1, axis=0)])
+def test_a_loop_that_moves_examples_is_not_followed(step):
+    assert isinstance(label_of(summed_up(tf.zeros_like, step)), Lost)
+
+
+def test_a_loop_that_the_gradient_stops_is_not_linear():
+    def function(dy):
+        return tf.while_loop(lambda h: tf.reduce_sum(h) < 9.0, lambda h: (h + dy,), (tf.zeros_like(dy),))[0]
+
+    assert isinstance(label_of(function), Lost)
+
+
+def test_lists_along_time_and_back():
+    def function(dy):
+        elements = tf.raw_ops.EmptyTensorList(element_shape=[3, 2], max_num_elements=-1, element_dtype=tf.float32)
+        for factor in (1.0, 2.0):
+            elements = tf.raw_ops.TensorListPushBack(input_handle=elements, tensor=factor * dy)
+        return tf.raw_ops.TensorListStack(
+            input_handle=elements, element_shape=[3, 2], element_dtype=tf.float32, num_elements=2
+        )
+
+    assert label_of(function) == Inner(1)
+    back = label_of(lambda dy: tf.transpose(function(dy), [1, 0, 2]))
+    assert isinstance(back, Lead) and back.axis == 0 and back.rows == 1
+    assert isinstance(label_of(lambda dy: tf.reshape(function(dy), [-1, 2])), Lost)
+    assert isinstance(label_of(lambda dy: tf.reverse(function(dy), [1])), Lost)
+
+
+def test_a_list_of_other_things_is_not_linear():
+    def function(dy):
+        elements = tf.raw_ops.TensorListFromTensor(
+            tensor=tf.constant(np.ones([2, 3, 2], np.float32)), element_shape=[3, 2]
+        )
+        elements = tf.raw_ops.TensorListPushBack(input_handle=elements, tensor=dy)
+        return tf.raw_ops.TensorListGetItem(
+            input_handle=elements, index=0, element_shape=[3, 2], element_dtype=tf.float32
+        )
+
+    assert isinstance(label_of(function), Lost)
+
+
+def test_a_list_with_an_element_for_each_example_is_not_followed():
+    def function(dy):
+        elements = tf.raw_ops.TensorListFromTensor(tensor=dy, element_shape=[2])
+        return tf.raw_ops.TensorListGetItem(input_handle=elements, index=0, element_shape=[2], element_dtype=tf.float32)
+
+    assert isinstance(label_of(function), Lost)

@@ -1,0 +1,41 @@
+"""Lists of tensors in the proof: all elements have one label, and what is known of them holds for all."""
+
+import tensorflow as tf
+
+from adaclip_tf.gradients.proof import calls
+from adaclip_tf.gradients.proof.labels import Lost, Public, Rows, Sizes, Unproven
+from adaclip_tf.gradients.proof.symbols import Count
+from adaclip_tf.gradients.proof.walk import Listed, Walk
+
+
+def joined(before, after):
+    with tf.Graph().as_default():
+        return calls.joined_label(tf.constant(0).op, before, after)
+
+
+def test_a_list_holds_what_all_of_its_elements_are():
+    rows, zeros = Listed(Rows(0)), Listed(Public(None))
+    assert joined(zeros, rows) == rows == joined(rows, zeros)
+    assert isinstance(joined(rows, Listed(Rows(1))).element, Lost)
+    assert isinstance(joined(rows, Listed(Public())).element, Lost)  # differs from place to place
+    assert joined(Listed(Sizes(), (Count(1), 3)), Listed(Sizes(), (Count(2), 3))).symbols == (Count(None), 3)
+    assert joined(Listed(Sizes(), (4, 3)), Listed(Sizes(), (5, 3))).symbols == (None, 3)
+    assert joined(Listed(Sizes(), (4, 3)), Listed(Sizes())).symbols is None
+
+
+def test_holes_are_remembered():
+    """An element that nobody put in is zeros, whatever is known of the others."""
+    assert joined(Listed(None, holes=True), Listed(Sizes(), (4, 3))).holes
+
+
+def test_facts_inside_of_functions_are_not_left_to_the_run():
+    with tf.Graph().as_default() as graph:
+        tensor = tf.zeros([2])
+    walk = Walk(graph, {})
+    inner = Walk(graph, {}, walk)
+    assert walk.checks.add(tensor, 0, "a fact") == 0
+    try:
+        inner.checks.add(tensor, 0, "a fact")
+    except Unproven:
+        return
+    raise AssertionError("a fact that nobody can check was accepted")

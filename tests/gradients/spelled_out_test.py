@@ -1,0 +1,167 @@
+"""Recurrent layers on the ghost path, against every example's own gradient."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from adaclip_tf import core
+from adaclip_tf._internal import keras
+from adaclip_tf.gradients import paths
+
+L = tf.keras.layers
+SLOW = pytest.mark.slow
+LAYERS = {
+    "lstm": lambda: [L.LSTM(3)],
+    "gru": lambda: [L.GRU(3)],
+    "simple": lambda: [L.SimpleRNN(3)],
+    "gru_reset_before": lambda: [L.GRU(3, reset_after=False)],
+    "sequences": lambda: [L.LSTM(3, return_sequences=True), L.GlobalMaxPooling1D()],
+    "stacked": lambda: [L.LSTM(2, return_sequences=True), L.GRU(3)],
+    "both_ways": lambda: [L.Bidirectional(L.LSTM(2))],
+    "cells": lambda: [L.RNN([L.LSTMCell(2), L.SimpleRNNCell(3)])],
+    "masked": lambda: [L.LSTM(3)],
+    "twice": lambda: [Twice()],
+}
+
+
+class Twice(L.Layer):
+    """One recurrent layer on a sequence and on what it made of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.rnn = L.SimpleRNN(4, return_sequences=True)
+
+    def call(self, inputs):
+        return self.rnn(self.rnn(inputs))[:, -1]
+
+
+def problem(name, rng):
+    masked = name == "masked"
+    stack = [tf.keras.Input([4], dtype=tf.int32), L.Embedding(6, 4, mask_zero=masked), *LAYERS[name](), L.Dense(2)]
+    model = tf.keras.Sequential(stack)
+    for variable in model.trainable_variables:  # zero biases would hide mistakes
+        variable.assign_add(tf.constant(rng.normal(size=variable.shape, scale=0.3), tf.float32))
+    return model
+
+
+def loss_of(model, x):
+    return tf.reduce_sum(tf.square(model(x) - tf.constant([1.0, -2.0])), axis=1)
+
+
+def variables_of(model):
+    return [keras.native(variable) for variable in model.trainable_variables]
+
+
+def expected(model, x, centers, scales):
+    """sum_k u_k and |w_k|^2 in NumPy, from gradients of single examples."""
+    variables = variables_of(model)
+    totals, norms = [np.zeros(v.shape) for v in variables], []
+    for k in range(len(x)):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(loss_of(model, x[k : k + 1]))
+        gradients = [np.asarray(tf.convert_to_tensor(g), np.float64) for g in tape.gradient(loss, variables)]
+        record = [(g - a) / b for g, a, b in zip(gradients, centers, scales)]
+        norms.append(sum(np.square(w).sum() for w in record))
+        for total, w in zip(totals, record):
+            total += w / max(1.0, np.sqrt(norms[-1]))
+    return totals, np.array(norms)
+
+
+def clipped(model, centers, scales, signature, **options):
+    variables = variables_of(model)
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = loss_of(model, x)
+        transform = core.Transform([tf.constant(a) for a in centers], [tf.constant(b) for b in scales])
+        result = paths.clipped_sum(loss, variables, tape, transform, path="ghost", num_microbatches=None)
+        return result.total, result.squared_norms
+
+    return tf.function(step, input_signature=[signature], autograph=False, **options)
+
+
+def check(name, rng, sizes=(5, 1), static=None, **options):
+    model = problem(name, rng)
+    shapes = [v.shape for v in model.trainable_variables]
+    centers = [rng.normal(size=shape, scale=0.05).astype(np.float32) for shape in shapes]
+    scales = [rng.uniform(0.5, 3.0, size=shape).astype(np.float32) for shape in shapes]
+    step = clipped(model, centers, scales, tf.TensorSpec([static, 4], tf.int32), **options)
+    for size in sizes:
+        x = rng.integers(1, 6, size=[size, 4]).astype(np.int32)
+        x[: size // 2, 2:] = 0  # shorter ones, if 0 is masked
+        totals, norms = expected(model, x, centers, scales)
+        ours, squares = step(x)
+        np.testing.assert_allclose(squares, norms, rtol=1e-3)
+        for mine, total in zip(ours, totals):
+            np.testing.assert_allclose(mine, total, atol=2e-4 * max(1.0, np.abs(total).max()))
+
+
+@pytest.mark.parametrize("name", [n if n == "lstm" else pytest.param(n, marks=SLOW) for n in LAYERS])
+def test_recurrent_layers_have_handles_and_are_exact(name, rng):
+    check(name, rng)
+
+
+@SLOW
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_batches_of_a_fixed_size(name, rng):
+    check(name, rng, sizes=(3,), static=3)
+
+
+@SLOW
+def test_under_xla(rng):
+    check("lstm", rng, sizes=(3,), static=3, jit_compile=True)
+
+
+def test_an_example_that_is_not_finite_leaves_the_others_alone(rng):
+    """Its rows lie between theirs in every list."""
+    kernel = tf.Variable(rng.normal(size=[3, 3]).astype(np.float32))
+
+    def loss_of_rows(x):
+        steps = tf.transpose(x, [1, 0, 2])
+        state = tf.scan(lambda h, x_t: tf.tanh(tf.matmul(x_t + h, kernel)), steps, tf.zeros_like(x[:, 0]))[-1]
+        return tf.reduce_sum(tf.square(state - 0.3), axis=1)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2, 3])], autograph=False)
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = loss_of_rows(x)
+        transform = core.Transform([tf.constant(0.0)], [tf.constant(2.0)])
+        result = paths.clipped_sum(loss, [kernel], tape, transform, path="ghost", num_microbatches=None)
+        return result.total[0], result.squared_norms
+
+    x = rng.normal(size=[4, 2, 3]).astype(np.float32)
+    bad = x.copy()
+    bad[1, 0, 0] = np.nan
+    total, norms = step(bad)
+    rest, clean = step(np.delete(x, 1, axis=0))
+    np.testing.assert_allclose(np.delete(norms, 1), clean, rtol=1e-5)
+    np.testing.assert_allclose(total, rest, atol=1e-5)
+
+
+def mixed_by_step(h):
+    return h - tf.reduce_mean(h, axis=0)
+
+
+def rolled_by_step(h):
+    return tf.roll(h, 1, axis=0)
+
+
+def reversed_by_step(h):
+    return tf.reverse(h, [0])
+
+
+@pytest.mark.parametrize("mix", [mixed_by_step, rolled_by_step, reversed_by_step], ids=lambda f: f.__name__)
+def test_loops_that_bring_examples_together_are_never_on_the_ghost_path(mix, rng):
+    kernel = tf.Variable(rng.normal(size=[3, 3]).astype(np.float32))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2, 3])], autograph=False)
+    def step(x):
+        with tf.GradientTape() as tape:
+            steps = tf.transpose(x, [1, 0, 2])
+            state = tf.scan(lambda h, x_t: mix(tf.tanh(tf.matmul(x_t + h, kernel))), steps, tf.zeros_like(x[:, 0]))[-1]
+            loss = tf.reduce_sum(tf.square(state - 0.3), axis=1)
+        transform = core.Transform([tf.constant(0.0)], [tf.constant(2.0)])
+        return paths.clipped_sum(loss, [kernel], tape, transform, path="ghost", num_microbatches=None).total
+
+    with pytest.raises(ValueError, match=r"No ghost rule|so that one example changes others"):
+        step(rng.normal(size=[4, 2, 3]).astype(np.float32))
