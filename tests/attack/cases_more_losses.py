@@ -85,6 +85,11 @@ def _smoothed_by_the_batch(y, p):
     return tf.nn.softmax_cross_entropy_with_logits(target, p)
 
 
+def _centred(y, p):
+    loss = cross_entropy(tf.reshape(y, [-1]), p)
+    return loss - tf.reduce_mean(loss)
+
+
 _loss("refused", "loss_weights_sum_to_one", _weights_that_sum_to_one)
 _loss("refused", "loss_semi_hard_triplet", _semi_hard)
 _loss("refused", "loss_by_rank", _ranking)
@@ -95,7 +100,7 @@ _loss("refused", "loss_to_the_mean", _mean_teacher)
 _loss("accepted", "loss_smoothed_labels", _label_smoothed)
 _loss("refused", "loss_smoothed_by_the_batch", _smoothed_by_the_batch)
 _loss("refused", "loss_cosine_over_the_batch", lambda y, p: -tf.reduce_sum(tf.nn.l2_normalize(p, 0), 1))
-_loss("refused", "loss_centred", lambda y, p: cross_entropy(y, p) - tf.reduce_mean(cross_entropy(y, p)))
+_loss("refused", "loss_centred", _centred)
 
 
 @case("accepted")
