@@ -20,6 +20,7 @@ import dp_accounting
 
 from adaclip_tf._internal import files, signatures
 from adaclip_tf.privacy import accountants as accountants_lib
+from adaclip_tf.privacy import event_words
 from adaclip_tf.privacy import events as events_lib
 from adaclip_tf.privacy.epsilon import check_delta, epsilon_of
 from adaclip_tf.privacy.mechanism import SAMPLINGS, Mechanism
@@ -167,8 +168,8 @@ def describe(report: dict[str, Any]) -> str:
         _fill(_what_ran(report)),
         _fill(_what_is_protected(report)),
         _epsilon_table(report),
-        "This rests on:\n" + _bullets(_assumptions(report)),
-        "It does not cover:\n" + _bullets(_NOT_COVERED),
+        "This rests on:\n" + _bullets(assumptions(report)),
+        "It does not cover:\n" + _bullets(NOT_COVERED),
         f"Computed by {report['computed_by']}.",
     ]
     return "\n\n".join(sections) + "\n"
@@ -188,7 +189,8 @@ def _what_ran(report: dict[str, Any]) -> str:
             f"{report['noise_multiplier'] / report['microbatch_sensitivity']:g}."
         )
     if report["includes_other_event"]:
-        text += f" The figures include what else used the same data: {report['includes_other_event']}."
+        words = event_words.words_of(report["includes_other_event"])
+        text += f" The figures include what else used the same data: {words}."
     return text
 
 
@@ -219,7 +221,8 @@ def _epsilon_table(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _assumptions(report: dict[str, Any]) -> list[str]:
+def assumptions(report: dict[str, Any]) -> list[str]:
+    """What the guarantee rests on, in sentences."""
     lines = []
     if report["sampling"] == "poisson":
         lines.append(
@@ -256,7 +259,7 @@ def _assumptions(report: dict[str, Any]) -> list[str]:
     return lines
 
 
-_NOT_COVERED = [
+NOT_COVERED = [
     "Choosing hyper-parameters, architecture or stopping time by looking at the same data without noise.",
     "Anything else computed from the training data: its loss and accuracy in the progress bar, metrics "
     "tagged `nonprivate/`, pre-processing that was fitted to it.",
