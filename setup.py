@@ -18,6 +18,7 @@ setuptools.setup(
     packages=setuptools.find_packages(include=["adaclip_tf", "adaclip_tf.*"]),
     package_data={"adaclip_tf": ["py.typed"]},
     python_requires=">=3.9,<3.14",
+    entry_points={"console_scripts": ["adaclip-privacy = adaclip_tf.privacy.__main__:run"]},
     install_requires=[
         "absl-py",
         "dp-accounting>=0.4.3",

@@ -57,13 +57,15 @@ def requires(name: str, otherwise: str) -> Callable[[F], F]:
     """For a constructor: a TypeError that says `otherwise` where the keyword argument `name` is missing."""
 
     def decorate(constructor: F) -> F:
-        parameter = inspect.signature(constructor).parameters.get(name)
+        signature = inspect.signature(constructor)
+        parameter = signature.parameters.get(name)
         if parameter is None or parameter.default is not parameter.empty:
             return constructor
 
         @functools.wraps(constructor)
         def checked(self, *args, **kwargs):
             if name not in kwargs:
+                signature.bind_partial(self, *args, **kwargs)  # whatever else is wrong comes first
                 raise TypeError(f"{type(self).__name__} needs `{name}`: {otherwise}")
             return constructor(self, *args, **kwargs)
 

@@ -9,7 +9,8 @@ of `--noise_multiplier=` it first finds the noise multiplier. `--plot=FILE` draw
 
     python -m adaclip_tf.privacy --ledger=private/ledger.json --delta=1e-5
 
-prints what a ledger holds, and the epsilon of all of it.
+prints what a ledger holds, and the epsilon of all of it. Where the package is installed, `adaclip-privacy` is this
+program. `--page=FILE` writes the statement as a web page for readers who are no engineers.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from adaclip_tf._internal import plotting
-from adaclip_tf.privacy import accountants, calibration, curve, ledger, statement
+from adaclip_tf.privacy import accountants, calibration, curve, ledger, page, statement, wording
 from adaclip_tf.privacy import choice as choice_lib
 from adaclip_tf.privacy.mechanism import SAMPLINGS, Mechanism
 
@@ -43,8 +44,14 @@ flags.DEFINE_integer("microbatch_size", 1, "Examples per microbatch.", flag_valu
 flags.DEFINE_float("choice_runs", None, "Best of so many runs on average, their number drawn.", flag_values=FLAGS)
 flags.DEFINE_enum("choice_law", "geometric", list(choice_lib.LAWS), "How that number is drawn.", flag_values=FLAGS)
 flags.DEFINE_string("plot", None, "PNG file for a plot of epsilon against epochs.", flag_values=FLAGS)
+flags.DEFINE_string("page", None, "HTML file for the statement, in words for everyone.", flag_values=FLAGS)
 flags.DEFINE_string("ledger", None, "A ledger to print; takes --delta alone.", flag_values=FLAGS)
 flags.DEFINE_boolean("help", False, "Show this help.", flag_values=FLAGS)
+
+
+def run() -> int:
+    """The console script `adaclip-privacy`."""
+    return main(sys.argv)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -112,7 +119,11 @@ def _run() -> str:
             f"noise_multiplier = {noise:.6g} meets epsilon {target.epsilon:g} by {target.accountant.upper()}.\n"
         )
     protected = {"delta": FLAGS.delta, "examples_per_user": FLAGS.examples_per_user}
-    lines.append(statement.describe(statement.report_on(mechanism, **length, **protected, choice=choice)))
+    report = statement.report_on(mechanism, **length, **protected, choice=choice)
+    lines.append(wording.describe(report))
+    if FLAGS.page:
+        page.write(report, FLAGS.page)
+        lines.append(f"Wrote {os.path.abspath(FLAGS.page)}")
     if FLAGS.plot:
         try:
             plot_epsilon(FLAGS.plot, mechanism, steps=mechanism.count(**length), **protected)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from adaclip_tf._internal import validate
-from adaclip_tf.privacy import private_optimizer, statement
+from adaclip_tf.privacy import private_optimizer, statement, wording
 from adaclip_tf.privacy.budget import PrivacyBudget, PrivacyBudgetSpentError
 from adaclip_tf.privacy.epsilon import epsilon_of
 from adaclip_tf.scales.private_scales import PrivateScales
@@ -113,8 +113,8 @@ class PrivateTraining:
         """The privacy statement: of what was trained up to now, or of the plan before the first step."""
         about = "\n" + textwrap.fill(self.scales.statement(delta=self.plan.delta), 88) + "\n"
         if self.steps_taken:
-            return statement.describe(self.budget.report()) + about
-        text = statement.describe(
+            return wording.describe(self.budget.report()) + about
+        text = wording.describe(
             statement.report_on(
                 self.plan.mechanism, delta=self.plan.delta, steps=self.plan.steps, other_event=self.scales.event
             )

@@ -144,6 +144,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "privacy/calibration.py": ("tests/privacy/calibration_test.py",),
     "privacy/curve.py": ("tests/privacy/curve_test.py",),
     "privacy/budget.py": ("tests/privacy/budget_test.py", "tests/privacy/budget_ledger_test.py"),
+    "privacy/wording.py": ("tests/privacy/statement_test.py", "tests/privacy/page_test.py"),
     "privacy/statement.py": ("tests/privacy/statement_test.py",),
     "_internal/validate.py": (
         "tests/internal/validate_test.py",

@@ -301,7 +301,7 @@ def batches(arrays=(X, Y), **arguments):
     ("None", batches((X, None)), ValueError, "`arrays`", "first dimension"),
     ("different lengths", batches((X, Y[:5])), ValueError, "`arrays`", "same number", "[5, 8]"),
     ("no examples", batches((X[:0], Y[:0])), ValueError, "`arrays`", "1 or more"),
-    ("a dataset", batches(tf.data.Dataset.range(3)), ValueError, "`arrays`", "dataset"),
+    ("a dataset of batches", batches(tf.data.Dataset.range(3).batch(2)), ValueError, "`arrays`", "unbatch"),
     ("Python objects", batches(np.array([object()] * 8)), ValueError, "`arrays`", "Python objects"),
     ("batch above n", batches(expected_batch_size=9), ValueError, "`expected_batch_size`", "8", "9"),
     ("batch 2.5", batches(expected_batch_size=2.5), ValueError, "`expected_batch_size`", "2.5"),

@@ -98,7 +98,7 @@ def test_words_for_microbatches_users_and_other_events():
     assert "effective noise multiplier is 1.25" in text
     assert "nothing is proven for them" in text
     assert "one user with up to 2 examples" in text
-    assert "GaussianDpEvent(noise_multiplier=50.0)" in text
+    assert "Gaussian noise of 50.0 times the sensitivity" in text
     alone = adaclip_tf.epsilon(**RUN, steps=500, microbatch_sensitivity=2.0, examples_per_user=2)
     assert report["guarantee"]["rdp"] > alone
 

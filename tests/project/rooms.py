@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "query": {"core", "privacy", "_internal"},
     "tensorboard": {"privacy", "_internal"},
     "releasing": {"optimizers", "privacy", "_internal"},
+    "__main__": set(),
 }
 OUTSIDE = {"benchmarks", "configs", "examples", "requirements", "tests"}
 # The Keras callback and the two modules that look at the `fit` around it.
