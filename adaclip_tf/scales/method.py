@@ -47,8 +47,8 @@ class Method:
       multiplier, least_multiplier, largest_multiplier: m, m_min and m_max.
       rate_per_class: r.
       rate_by_noise: r_z.
-      deep, deep_rate: from so many kernels on the learning rate is at most r_d. (Models of one or two kernels take steps
-        that kill the units of a deeper one.)
+      deep, deep_rate: from so many kernels on the learning rate is at most r_d. (Models of one or two kernels take
+        steps that kill the units of a deeper one.)
       damping, damping_decay: D, and the decay of the moving average that is damped by (`core.scales`).
     """
 
