@@ -35,10 +35,11 @@ def test_the_learning_rate():
     assert DEFAULT.learning_rate(0.0, 100, 100, 1) == 10.0
 
 
-def test_deep_models_get_a_fifth_of_it():
-    for kernels, expected in ((1, 5.0), (2, 5.0), (3, 1.0), (20, 1.0)):
-        assert DEFAULT.learning_rate(3.0, 100, 100, 10, kernels) == pytest.approx(expected)
-    assert DEFAULT.learning_rate(0.0, 100, 100, 10, 3) == 10.0
+def test_the_rate_of_deep_models_has_a_ceiling():
+    for kernels, expected in ((1, 50.0), (2, 50.0), (3, 6.0), (20, 6.0)):
+        assert DEFAULT.learning_rate(0.01, 100, 100, 10, kernels) == pytest.approx(expected)
+    assert DEFAULT.learning_rate(3.0, 100, 100, 10, 3) == pytest.approx(5.0)  # below it already
+    assert DEFAULT.learning_rate(0.0, 100, 100, 10, 3) == 6.0
 
 
 def test_bad_constants_are_named():

@@ -42,7 +42,7 @@ def test_noise_of_the_queries_and_the_rate_go_by_the_noise_of_training_alone():
     noise = DEFAULT.noise(plan.noise_alone, 256 / 8000, 160)
     assert (plan.rows_noise, plan.counts_noise) == tuple(noise)
     assert plan.learning_rate == DEFAULT.learning_rate(plan.noise_alone, 256, 160, 10)
-    assert make(kernels=4).learning_rate == pytest.approx(DEFAULT.deep_rate * plan.learning_rate)
+    assert plan.learning_rate > make(kernels=4).learning_rate == DEFAULT.deep_rate
 
 
 def test_what_was_spent_before_is_within_the_target():
