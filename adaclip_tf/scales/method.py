@@ -7,7 +7,7 @@ DP-SGD would need for the target.
     sigma_c = sqrt(2 c) / 2 z0 / (f_c q sqrt T)         noise on each of 2 c counts, whose sensitivity is 1/2
     kappa   = z0 sqrt(d) / B                            noise in a step's mean, over a clipped gradient
     mu      = clip(m / kappa, m_min, m_max)             how much of a typical gradient is kept
-    rate    = min(r max(K, 2), r_z B / (z0 sqrt T))     K classes; falls to 0 on a straight line
+    rate    = min(r max(K, 2), r_z B / (z0 sqrt T))     K classes; times r_d for deep models; falls to 0 on a line
 
 T steps cost about (q / z0)^2 T in squared noise-to-signal terms, so that R rounds at z_w cost the fraction f of it, and
 all counts f_c^2.
@@ -47,6 +47,8 @@ class Method:
       multiplier, least_multiplier, largest_multiplier: m, m_min and m_max.
       rate_per_class: r.
       rate_by_noise: r_z.
+      deep, deep_rate: from so many kernels on the learning rate is multiplied by r_d. (Models of one or two kernels
+        take steps that kill the units of a deeper one.)
       damping, damping_decay: D, and the decay of the moving average that is damped by (`core.scales`).
     """
 
@@ -63,11 +65,13 @@ class Method:
     largest_multiplier: float = 2.0
     rate_per_class: float = 5.0
     rate_by_noise: float = 1.5
+    deep: int = 3
+    deep_rate: float = 0.2
     damping: float = 4.0
     damping_decay: float = 0.9
 
     def __post_init__(self):
-        for name in ("rounds", "counts"):
+        for name in ("rounds", "counts", "deep"):
             validate.positive_integer(name, getattr(self, name))
         for field in dataclasses.fields(self):
             validate.positive(field.name, getattr(self, field.name))
@@ -99,12 +103,15 @@ class Method:
         wanted = self.multiplier / kappa if kappa else math.inf
         return min(max(wanted, self.least_multiplier), self.largest_multiplier)
 
-    def learning_rate(self, noise_multiplier: float, batch_size: float, steps: int, classes: int) -> float:
-        """The learning rate that training begins with, from z0, B, T and K."""
-        by_class = self.rate_per_class * max(classes, 2)
+    def learning_rate(
+        self, noise_multiplier: float, batch_size: float, steps: int, classes: int, kernels: int = 1
+    ) -> float:
+        """The learning rate that training begins with, from z0, B, T, K and how many kernels the model has."""
+        factor = self.deep_rate if kernels >= self.deep else 1.0
+        by_class = factor * self.rate_per_class * max(classes, 2)
         if noise_multiplier == 0.0:
             return by_class
-        return min(by_class, self.rate_by_noise * batch_size / (noise_multiplier * math.sqrt(steps)))
+        return min(by_class, factor * self.rate_by_noise * batch_size / (noise_multiplier * math.sqrt(steps)))
 
 
 DEFAULT = Method()

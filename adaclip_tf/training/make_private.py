@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any
 
@@ -33,6 +34,7 @@ def make_private(
     epochs: int,
     metrics: Any = None,
     classes: int | None = None,
+    learning_rate: float | None = None,
     accountant: str = "rdp",
     ledger: str | os.PathLike[str] | None = None,
     remember: str | os.PathLike[str] | None = None,
@@ -65,6 +67,8 @@ def make_private(
       epochs: passes over the data; noise and learning rate are chosen for that number.
       metrics: as for `model.compile`. On the training data they are not private.
       classes: K; None takes it from the loss and the model's output, 2 for all but categorical losses.
+      learning_rate: that of the first step; None for the method's. One that was tuned on this data costs privacy that
+        is not counted here (`PrivateChoice`).
       accountant: "rdp" or "pld".
       ledger: a file that remembers what was spent on this data (`Ledger`). The target is then for all of it.
       remember: a file for the scales and the plan. Where it is there, they are taken from it and nothing is asked
@@ -84,6 +88,8 @@ def make_private(
     validate.positive_integer("batch_size", batch_size)
     validate.positive_integer("epochs", epochs)
     accountants.named(accountant)
+    if learning_rate is not None:
+        validate.positive("learning_rate", learning_rate)
     if not isinstance(settings, method.Method):
         raise ValueError(f"`settings` must be a `Method`; got {settings!r}.")
     batches = sampling.poisson_batches(data, expected_batch_size=batch_size, num_examples=num_examples, seed=seed)
@@ -105,7 +111,10 @@ def make_private(
     else:
         spent = None if book is None or not any(book.read()) else book.event()
         found = classes_of(model, loss, example) if classes is None else validate.positive_integer("classes", classes)
-        plan = planning.make_plan(**wanted, classes=found, before=spent, settings=settings)
+        kernels = sum(len(variable.shape) > 1 for variable in model.trainable_variables)
+        plan = planning.make_plan(**wanted, classes=found, kernels=kernels, before=spent, settings=settings)
+        if learning_rate is not None:
+            plan = dataclasses.replace(plan, learning_rate=float(learning_rate))
         scales = PrivateScales(
             noise_multiplier=plan.rows_noise, count_noise=plan.counts_noise, settings=settings, seed=seed
         )

@@ -85,6 +85,7 @@ def make_plan(
     target_epsilon: float,
     delta: float,
     classes: int,
+    kernels: int,
     accountant: str,
     before: dp_accounting.DpEvent | None,
     settings: Method,
@@ -92,6 +93,7 @@ def make_plan(
     """Calibrates a training.
 
     Args:
+      kernels: how many variables of the model are matrices or more.
       before: what was spent on the same data, within the target.
       settings: the constants of the method.
       The rest: as for `make_private`.
@@ -123,5 +125,5 @@ def make_plan(
         rows_noise=noise.rows,
         counts_noise=noise.counts,
         classes=classes,
-        learning_rate=settings.learning_rate(alone, batch_size, steps, classes),
+        learning_rate=settings.learning_rate(alone, batch_size, steps, classes, kernels),
     )

@@ -163,7 +163,7 @@ class PrivateTraining:
             (
                 "learning rate",
                 f"{plan.learning_rate:.3g}, falling to 0",
-                f"by {plan.classes} classes (`classes`), noise and steps",
+                f"by {plan.classes} classes (`classes`), noise, steps and depth; or `learning_rate`",
             ),
             ("loss", self._about, "the one that the scales were asked with"),
         ]

@@ -35,6 +35,12 @@ def test_the_learning_rate():
     assert DEFAULT.learning_rate(0.0, 100, 100, 1) == 10.0
 
 
+def test_deep_models_get_a_fifth_of_it():
+    for kernels, expected in ((1, 5.0), (2, 5.0), (3, 1.0), (20, 1.0)):
+        assert DEFAULT.learning_rate(3.0, 100, 100, 10, kernels) == pytest.approx(expected)
+    assert DEFAULT.learning_rate(0.0, 100, 100, 10, 3) == 10.0
+
+
 def test_bad_constants_are_named():
     for name, value in (("rounds", 0), ("counts", 2.5), ("share", 0.0), ("power", -1.0), ("last_span", 1.0)):
         with pytest.raises(ValueError, match=f"`{name}`"):

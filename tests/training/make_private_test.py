@@ -79,12 +79,13 @@ def test_statement_and_summary_say_what_was_done(trained):
 
 
 def test_before_the_first_step_the_statement_is_of_the_plan(capsys):
-    made = make(verbose=True)
+    made = make(verbose=True, learning_rate=0.25)
     assert "what was chosen and why" in capsys.readouterr().out
     assert "No step was taken yet" in made.statement()
     assert made.optimizer.rule.precondition
     assert made.optimizer.noise_multiplier == made.plan.noise_multiplier
     assert made.scales.noise_multiplier == made.plan.rows_noise
+    assert made.plan.learning_rate == 0.25
     for name, value in (("class_weight", {0: 1.0}), ("batch_size", 3), ("x", 1), ("validation_split", 0.1)):
         with pytest.raises(ValueError, match=f"`{name}` is not for this `fit`"):
             made.fit(**{name: value})
@@ -153,6 +154,7 @@ def test_bad_arguments_are_named():
         ("target_epsilon", 0.0),
         ("delta", -1.0),
         ("classes", 0),
+        ("learning_rate", 0.0),
         ("accountant", "guess"),
         ("settings", 3),
         ("loss", None),

@@ -14,7 +14,7 @@ PUBLIC = {"num_examples": 8000, "batch_size": 256, "epochs": 5, "target_epsilon"
 
 def make(**options):
     return planning.make_plan(
-        **{**PUBLIC, "classes": 10, "accountant": "rdp", "before": None, "settings": DEFAULT, **options}
+        **{**PUBLIC, "classes": 10, "kernels": 1, "accountant": "rdp", "before": None, "settings": DEFAULT, **options}
     )
 
 
@@ -42,6 +42,7 @@ def test_noise_of_the_queries_and_the_rate_go_by_the_noise_of_training_alone():
     noise = DEFAULT.noise(plan.noise_alone, 256 / 8000, 160)
     assert (plan.rows_noise, plan.counts_noise) == tuple(noise)
     assert plan.learning_rate == DEFAULT.learning_rate(plan.noise_alone, 256, 160, 10)
+    assert make(kernels=4).learning_rate == pytest.approx(DEFAULT.deep_rate * plan.learning_rate)
 
 
 def test_what_was_spent_before_is_within_the_target():
