@@ -40,7 +40,7 @@ class Problem:
     outputs: int = 1
     hidden: int = 0
     seeds: int = 5
-    tuning_seeds: int = 1
+    tuning_seeds: int = 3
 
 
 PROBLEMS = {
@@ -52,7 +52,9 @@ PROBLEMS = {
         Problem("diamonds", "diamonds in raw units", tables.diamonds, "linear", "r2", 1.0, 512, 10),
         Problem("flights", "flights late", tables.flights, "logistic", "auc", 1.0, 1024, 5),
         Problem("spam", "spam words", tables.spam, "logistic", "accuracy", 1.0, 256, 15),
-        Problem("mnist", "MNIST, softmax", tables.mnist, "softmax", "accuracy", 0.5, 600, 5, outputs=10),
+        Problem(
+            "mnist", "MNIST, softmax", tables.mnist, "softmax", "accuracy", 0.5, 600, 5, outputs=10, tuning_seeds=1
+        ),
         Problem(
             "breast_cancer",
             "breast cancer",

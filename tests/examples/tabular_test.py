@@ -137,7 +137,9 @@ def tiny(monkeypatch):
     x = rng.standard_normal((160, 3)).astype(np.float32)
     y = (x[:, 0] > 0.0).astype(np.int32)
     table = tables.Table(x[:120], y[:120], x[120:], y[120:])
-    problem = problems.Problem("adult", "tiny", lambda _: table, "logistic", "accuracy", 8.0, 30, 2, seeds=1)
+    problem = problems.Problem(
+        "adult", "tiny", lambda _: table, "logistic", "accuracy", 8.0, 30, 2, seeds=1, tuning_seeds=1
+    )
     start = competitors.Candidate(1.0, 1.0)
     two = [start, start._replace(rate=3.0)]
     monkeypatch.setattr(search, "climb", lambda method, evaluate: {one: evaluate(one) for one in two})
