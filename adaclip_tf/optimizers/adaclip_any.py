@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from adaclip_tf import core
 from adaclip_tf._internal import keras
+from adaclip_tf.optimizers import scaled
 from adaclip_tf.optimizers.wrapping import WrappingOptimizer
 
 
@@ -30,6 +29,7 @@ class DPAdaClip(WrappingOptimizer):
       inner_optimizer: an optimizer of Keras that has not trained yet, or its name ("adam"). Not a private one, not a
         `LossScaleOptimizer` (gradients need no scaling), and none with `gradient_accumulation_steps`: use
         `accumulation_steps` here, which adds noise once.
+      scales, precondition: as for `DPAdaClipSGD`; with `precondition` the inner optimizer gets g~ / s, damped.
       The rest: as for `DPAdaClipSGD`, short of what is the inner optimizer's (`learning_rate`, `weight_decay`, ...).
         `optimizer.learning_rate` is the inner optimizer's, and callbacks may set it.
     """
@@ -51,6 +51,8 @@ class DPAdaClip(WrappingOptimizer):
         initial_std=None,
         variance_scaling="per_example",
         clamp="before_average",
+        scales=None,
+        precondition=False,
         gradient_path="auto",
         nonprivate_metrics=False,
         seed=None,
@@ -67,7 +69,14 @@ class DPAdaClip(WrappingOptimizer):
             clamp=clamp,
         )
         super().__init__(
-            core.AdaClip(moments, gamma),
+            scaled.adaclip_rule(
+                moments,
+                gamma,
+                scales=scales,
+                precondition=precondition,
+                noise_multiplier=noise_multiplier,
+                expected_batch_size=expected_batch_size,
+            ),
             inner_optimizer,
             noise_multiplier=noise_multiplier,
             num_microbatches=num_microbatches,
@@ -82,4 +91,4 @@ class DPAdaClip(WrappingOptimizer):
         )
 
     def get_config(self):
-        return {**super().get_config(), **dataclasses.asdict(self.rule.moments), "gamma": self.rule.gamma}
+        return {**super().get_config(), **scaled.config_of(self.rule)}

@@ -19,8 +19,8 @@ MISTAKES = (
     Mutation(
         "data may decide whether something is written",
         "gradients/proof/memory.py",
-        "            if handles and (walk.told or tells(labels)):",
-        "            if handles and tells(labels):",
+        "(walk.told or tells(labels)):  # a write",
+        "tells(labels):  # a write",
         (f"{_WRITTEN}[in a branch on data]", f"{_WRITTEN}[in as many rounds as data says]"),
     ),
     Mutation(

@@ -187,8 +187,8 @@ MISTAKES = (
     Mutation(
         "a step may keep the number of examples",
         "gradients/proof/memory.py",
-        "if handles and (walk.told or tells(labels)):",
-        "if handles and _decided(labels):",
+        "(walk.told or tells(labels)):  # a write",
+        "_decided(labels):  # a write",
         (f"{_MEMORY}[how many-True]",),
     ),
     Mutation(
@@ -224,8 +224,8 @@ MISTAKES = (
     Mutation(
         "writes of data are not noticed",
         "gradients/proof/memory.py",
-        "                self.writes.append(Write(op, root(walk, handles[0])))\n",
-        "                pass\n",
+        "self.writes.append(Write(op, root(walk, handles[0]) if handles else None))",
+        "pass",
         (f"{_MEMORY}[assign_add-False]", f"{_MEMORY}[scatter-False]"),
     ),
     Mutation(

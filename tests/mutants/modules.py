@@ -79,6 +79,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/proof/symbols.py": _PROOF,
     "gradients/proof/sources.py": (*_PROOF, "tests/gradients/isolated_test.py", _ATTACK),
     "gradients/proof/verdict.py": _PROOF,
+    "gradients/proof/table.py": _PROOF,
     "gradients/proof/walk.py": _PROOF,
     "privacy/mechanism.py": ("tests/privacy/mechanism_test.py", "tests/privacy/epsilon_test.py"),
     "optimizers/past.py": ("tests/optimizers/past_test.py",),

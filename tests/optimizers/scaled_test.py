@@ -7,6 +7,7 @@ import tensorflow as tf
 from adaclip_tf import core
 from adaclip_tf.core import noise
 from adaclip_tf.optimizers.adaclip import DPAdaClipSGD
+from adaclip_tf.optimizers.adaclip_any import DPAdaClip
 from adaclip_tf.optimizers.dp_optimizer import DPOptimizer
 from tests import models
 
@@ -58,6 +59,27 @@ def test_it_is_saved_loaded_and_goes_on(tmp_path):
         np.testing.assert_array_equal(one["scale"], other["scale"])
     loaded.fit(inputs, labels, batch_size=4, verbose=0)
     assert int(loaded.optimizer.noised_steps) == 4
+
+
+def test_an_inner_optimizer_is_handed_the_direction(tmp_path):
+    """Plain SGD inside is the optimizer itself; what is saved goes on."""
+    inputs, labels = models.data(8)
+    inner = DPAdaClip(
+        tf.keras.optimizers.SGD(0.3),
+        noise_multiplier=0.7,
+        expected_batch_size=10,
+        scales=SCALES,
+        precondition=True,
+        seed=5,
+    )
+    wrapped = models.fit(models.softmax_regression(), inner, inputs, labels, batch_size=4)
+    plain = models.fit(models.softmax_regression(), optimizer(precondition=True), inputs, labels, batch_size=4)
+    for one, other in zip(wrapped.get_weights(), plain.get_weights()):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    wrapped.save(tmp_path / "model.keras")
+    loaded = tf.keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.optimizer.get_config() == wrapped.optimizer.get_config()
+    assert int(loaded.optimizer.noised_steps) == 2
 
 
 def test_scales_may_be_fitted_ones_or_a_configuration():

@@ -21,6 +21,7 @@ are known to keep examples apart, and when. What is not in the table is not prov
 | `sizes`        | integers that a graph computes from shapes                            |
 | `sources`      | where data enters, how one example is cut out of it                   |
 | `walk`         | the walk over the graph                                               |
+| `table`        | what is known of each type of op: filled by the next ones              |
 | `elementwise`, `shapes`, `parts`, `contractions`, `calls`, `lists` | the table         |
 | `counted`      | the table for public arrays that are as long as the batch             |
 | `memory`       | what a step keeps                                                     |

@@ -16,7 +16,8 @@ from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import memory
 from adaclip_tf.gradients.proof.labels import EVERYWHERE, Lost, Public, Rows, Sizes, Unproven
 from adaclip_tf.gradients.proof.symbols import Count
-from adaclip_tf.gradients.proof.walk import CALLS, Listed, Walk, describe
+from adaclip_tf.gradients.proof.table import CALLS, Listed, describe
+from adaclip_tf.gradients.proof.walk import Walk
 
 _ROUNDS = 8  # after which a loop whose labels still change counts as not followed
 

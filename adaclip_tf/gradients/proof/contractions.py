@@ -16,7 +16,8 @@ from adaclip_tf.gradients.proof import elementwise
 from adaclip_tf.gradients.proof.labels import Label, Public, Rows, Summed, Unproven, rank
 from adaclip_tf.gradients.proof.shapes import fixed_sizes, only_first, single_block
 from adaclip_tf.gradients.proof.symbols import Count
-from adaclip_tf.gradients.proof.walk import SIZE_ARGUMENTS, Labels, Walk, describe, entry
+from adaclip_tf.gradients.proof.table import SIZE_ARGUMENTS, Labels, describe, entry
+from adaclip_tf.gradients.proof.walk import Walk
 
 
 def summed(op: tf.Operation, *labels: Label) -> Summed:

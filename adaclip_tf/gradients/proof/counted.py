@@ -18,7 +18,8 @@ from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof.labels import Public, Sizes, Unproven, rank
 from adaclip_tf.gradients.proof.sizes import StridedSlice
 from adaclip_tf.gradients.proof.symbols import depends_on_count
-from adaclip_tf.gradients.proof.walk import COUNTED, Labels, Walk
+from adaclip_tf.gradients.proof.table import COUNTED, Labels
+from adaclip_tf.gradients.proof.walk import Walk
 
 _FREE = (
     *graph.ENTRYWISE,

@@ -13,7 +13,8 @@ from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import sizes, sources
 from adaclip_tf.gradients.proof.labels import DRAWN, EVERYWHERE, Public, Rows, Unproven, rank
 from adaclip_tf.gradients.proof.symbols import Count
-from adaclip_tf.gradients.proof.walk import Labels, Walk, entry, public
+from adaclip_tf.gradients.proof.table import Labels, entry, public
+from adaclip_tf.gradients.proof.walk import Walk
 
 
 def joined(labels: Sequence[Rows], axes: Sequence[int]) -> Rows:

@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from adaclip_tf.gradients.proof.calls import joined_label
 from adaclip_tf.gradients.proof.labels import EVERYWHERE, Public, Rows, Sizes, Unproven
-from adaclip_tf.gradients.proof.walk import LISTS, PUBLIC, SIZE_ARGUMENTS, Listed, Walk, entry, listed
+from adaclip_tf.gradients.proof.table import LISTS, PUBLIC, SIZE_ARGUMENTS, Listed, entry
+from adaclip_tf.gradients.proof.walk import Walk, listed
 
 
 def _empty_list(walk: Walk, op: tf.Operation, labels: Any) -> Any:

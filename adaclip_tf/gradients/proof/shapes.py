@@ -11,7 +11,8 @@ from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import elementwise
 from adaclip_tf.gradients.proof.labels import Rows, Sizes, Unproven, rank
 from adaclip_tf.gradients.proof.symbols import Count, known_product
-from adaclip_tf.gradients.proof.walk import Labels, Walk, describe, entry
+from adaclip_tf.gradients.proof.table import Labels, describe, entry
+from adaclip_tf.gradients.proof.walk import Walk
 
 
 def only_first(labels: Labels) -> Rows:

@@ -13,7 +13,6 @@ be settled by the entry (`Walk.settle`); what an entry leaves unsettled proves n
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,47 +34,19 @@ from adaclip_tf.gradients.proof.labels import (
 )
 from adaclip_tf.gradients.proof.sizes import Evaluator
 from adaclip_tf.gradients.proof.symbols import depends_on_count
-
-Labels = Sequence[Any]  # of `labels.Label`, or `Listed`
-Entry = Callable[["Walk", tf.Operation, Labels], Any]
-TABLE: dict[str, Entry] = {}
-# For ops that take no data at all: which of their axes are uniform. Others are not uniform along any.
-PUBLIC: dict[str, Callable[[Walk, tf.Operation, Labels], Public]] = {}
-# For ops that take public arrays as long as the batch, or make them: whether N stays out of the result's entries.
-COUNTED: dict[str, Callable[[Walk, tf.Operation, Labels], Any]] = {}
-SHAPES = graph.SHAPES | {"VariableShape"}
-# Inputs that say how large something is to be, by position.
-SIZE_ARGUMENTS: dict[str, frozenset[int]] = {}
-
-
-def entry(*types: str, sizes: Sequence[int] = ()) -> Callable[[Entry], Entry]:
-    """Registers a function as the entry for these op types; inputs `sizes` may depend on N."""
-
-    def register(function: Entry) -> Entry:
-        for op_type in types:
-            TABLE[op_type] = function
-            if sizes:
-                SIZE_ARGUMENTS[op_type] = frozenset(sizes)
-        return function
-
-    return register
-
-
-def public(*types: str, sizes: Sequence[int] = ()) -> Callable[[Any], Any]:
-    """Registers a function that tells along which axes the public result of these op types is uniform."""
-
-    def register(function: Any) -> Any:
-        for op_type in types:
-            PUBLIC[op_type] = function
-            if sizes:
-                SIZE_ARGUMENTS[op_type] = frozenset(sizes)
-        return function
-
-    return register
-
-
-def describe(op: tf.Operation) -> str:
-    return f"the op {op.name!r} ({op.type})"
+from adaclip_tf.gradients.proof.table import (
+    CALLS,
+    COUNTED,
+    JOINS,
+    LINEAR,
+    LISTS,
+    PUBLIC,
+    SHAPES,
+    SIZE_ARGUMENTS,
+    TABLE,
+    Listed,
+    describe,
+)
 
 
 class Walk:
@@ -286,30 +257,6 @@ class Walk:
 
 def _sums_along(op: tf.Operation, axes: tf.Tensor) -> bool:
     return op.type == "Sum" and op.inputs[1] is axes and op.inputs[0] is not axes
-
-
-# Keeps a sum over examples such a sum.
-LINEAR = graph.SAME_ORDER | {"Transpose", "Neg", "StridedSliceGrad"}
-JOINS = frozenset({"AddN", "AddV2", "Add", "Pack", "ConcatV2"})  # of several such sums
-# For ops on lists that have another entry for other tensors.
-LISTS: dict[str, Entry] = {}
-# For the ops of `graph.CALLS`: filled by `calls`.
-CALLS: dict[str, Callable[[Walk, tf.Operation, list[Any]], Any]] = {}
-
-
-@dataclasses.dataclass(frozen=True)
-class Listed:
-    """A TensorList.
-
-    Attributes:
-      element: the label that all its elements have; None: nothing was put in yet.
-      symbols: what is known of the entries of every element, where these are vectors of whole numbers.
-      holes: whether there may be elements that nobody put in, which are read as zeros.
-    """
-
-    element: Any
-    symbols: tuple[Any, ...] | None = None
-    holes: bool = False
 
 
 def listed(walk: Walk, element: Any, tensor: tf.Tensor) -> Listed:

@@ -5,7 +5,8 @@ import tensorflow as tf
 from adaclip_tf.gradients.proof import calls
 from adaclip_tf.gradients.proof.labels import Lost, Public, Rows, Sizes, Unproven
 from adaclip_tf.gradients.proof.symbols import Count
-from adaclip_tf.gradients.proof.walk import Listed, Walk
+from adaclip_tf.gradients.proof.table import Listed
+from adaclip_tf.gradients.proof.walk import Walk
 
 
 def joined(before, after):
