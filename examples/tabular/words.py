@@ -114,9 +114,10 @@ weights are (a row belongs to one input), clips each row in proportion to a powe
 inverse square. That pays where columns have different sizes or frequencies and enough examples show it: tables
 with numbers beside one-hot columns. Where all inputs are alike, or where noise hides the differences (few
 examples, small epsilon), the rows' scales shrink to one clip, and what is left is DP-SGD with a clip and a rate
-that were found without tuning: then a tuned clip is as good, and may be better. It does not mend columns a
-million times apart (weights of a census in raw units: in NumPy 79.5 % whatever was tried): divide by public
-ranges. And a squared loss wants a target of variance about 1."""
+that were found without tuning: then a tuned clip is as good, and may be better. Rows below the median of their
+layer are raised to it, for the sake of rare levels: a column that is small because of its units gains nothing
+below that. Nor does it mend columns a million times apart (weights of a census in raw units: in NumPy 79.5 %
+whatever was tried). Divide by public ranges. And a squared loss wants a target of variance about 1."""
 
 IMBALANCE = """\
 20,000 examples with 20 normal features, 7.7 % positives, weights 0.54 and 6.5, epsilon 1, logistic regression,
