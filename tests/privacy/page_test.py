@@ -13,7 +13,7 @@ import pytest
 from adaclip_tf import __all__ as public_names
 from adaclip_tf import __main__ as listing
 from adaclip_tf.privacy import __main__ as privacy
-from adaclip_tf.privacy import event_words, page, statement
+from adaclip_tf.privacy import event_words, page, statement, wording
 
 RUN = {"noise_multiplier": 3.0, "delta": 1e-5, "num_examples": 60000, "batch_size": 600, "epochs": 5}
 
@@ -30,7 +30,7 @@ def test_the_page_says_what_the_statement_says():
     # By hand: odds of 1 : 1 become e^epsilon : 1.
     assert f"at most {100 * math.exp(epsilon) / (1 + math.exp(epsilon)):.1f} % sure" in text
     assert "60,000" in text and "500" in text and "3 times as much" in text
-    for line in [*statement.assumptions(report), *statement.NOT_COVERED]:
+    for line in [*wording.assumptions(report), *wording.NOT_COVERED]:
         assert " ".join(line.replace("`", "").split()) in text
 
 
