@@ -36,19 +36,7 @@ def drawn_of(batches: Any) -> Drawn | None:
 
 
 # What makes other batches, or the same ones again, of batches that were drawn. `repeat` draws anew.
-_KEEPS_DRAWS = (
-    "Map",
-    "ParallelMap",
-    "Prefetch",
-    "Options",
-    "Take",
-    "Skip",
-    "Repeat",
-    "Zip",
-    "Enumerate",
-    "Shuffle",
-    "AssertCardinality",
-)
+_KEEPS_DRAWS = ("Map", "ParallelMap", "Prefetch", "Options", "Take", "Skip", "Repeat", "Zip", "Enumerate", "Shuffle")
 
 
 def check_kept(batches: Any, made_of: Callable[[Any], list[Any]]) -> None:
