@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import numpy as np
 
 
 @contextlib.contextmanager
@@ -30,6 +34,24 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+@contextlib.contextmanager
+def saved_arrays(path: str | os.PathLike[str], who: str) -> Iterator[Any]:
+    """The arrays of an `.npz` file that `who`.save wrote, without pickle.
+
+    What fails while they are read, or made something of, is a ValueError that names the file; OSError where there is
+    none.
+    """
+    with open(path, "rb") as file:
+        try:
+            with np.load(file, allow_pickle=False) as stored:
+                yield stored
+        except (ValueError, TypeError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
+            raise ValueError(
+                f"`path`={os.fspath(path)!r} is damaged, or not a file that {who}.save wrote: {error}. If there is no "
+                "other copy, `fit` again, which is paid for again."
+            ) from error
 
 
 def check_writable(name: str, path: str | os.PathLike[str]) -> None:

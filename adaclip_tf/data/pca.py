@@ -30,8 +30,6 @@ Edge cases.
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from typing import Any
 
 import numpy as np
@@ -135,16 +133,9 @@ class PrivatePCA:
           ValueError: where the file is damaged, or something else.
           OSError: where it is not there.
         """
-        with open(path, "rb") as file:
-            try:
-                with np.load(file, allow_pickle=False) as stored:
-                    arrays = {name: stored[name] for name in ("components", "eigenvalues", "noise_multiplier", "fits")}
-                return cls._from_arrays(**arrays)
-            except (ValueError, TypeError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
-                raise ValueError(
-                    f"`path`={os.fspath(path)!r} is damaged, or not a file that PrivatePCA.save wrote: {error}. If "
-                    "there is no other copy, `fit` again, which is paid for again."
-                ) from error
+        with files.saved_arrays(path, "PrivatePCA") as stored:
+            arrays = {name: stored[name] for name in ("components", "eigenvalues", "noise_multiplier", "fits")}
+            return cls._from_arrays(**arrays)
 
     @classmethod
     def _from_arrays(cls, components, eigenvalues, noise_multiplier, fits) -> PrivatePCA:

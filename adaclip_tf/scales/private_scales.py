@@ -24,8 +24,6 @@ import dataclasses
 import json
 import os
 import uuid
-import zipfile
-import zlib
 from typing import Any
 
 import dp_accounting
@@ -253,17 +251,10 @@ class PrivateScales:
           ValueError: where the file is damaged, or something else.
           OSError: where it is not there.
         """
-        with open(path, "rb") as file:
-            try:
-                with np.load(file, allow_pickle=False) as stored:
-                    about = json.loads(stored["about"].item())
-                    shapes = [stored[f"shape_{index}"] for index in range(len(about["names"]))]
-                return cls._from_file(about, shapes)
-            except (ValueError, TypeError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
-                raise ValueError(
-                    f"`path`={os.fspath(path)!r} is damaged, or not a file that PrivateScales.save wrote: {error}. If "
-                    "there is no other copy, `fit` again, which is paid for again."
-                ) from error
+        with files.saved_arrays(path, "PrivateScales") as stored:
+            about = json.loads(stored["about"].item())
+            shapes = [stored[f"shape_{index}"] for index in range(len(about["names"]))]
+            return cls._from_file(about, shapes)
 
     @classmethod
     def _from_file(cls, about: dict[str, Any], shapes: list[np.ndarray]) -> PrivateScales:
