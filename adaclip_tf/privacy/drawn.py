@@ -66,8 +66,8 @@ def check_kept(batches: Any, made_of: Callable[[Any], list[Any]]) -> None:
         what = ", ".join(made) or "a zip with " + (", ".join(beside) or "other draws")
         raise ValueError(
             f"The batches were drawn by Poisson sampling, and `fit` is given what {what} makes of them: no draws of "
-            "their own any more (the same ones again, or others than were drawn), so epsilon would be too small. Change "
-            "the examples before `poisson_batches`, or batch by batch with `map`."
+            "their own any more (the same ones again, or others than were drawn), so epsilon would be too small. "
+            "Change the examples before `poisson_batches`, or batch by batch with `map`."
         )
 
 
