@@ -56,11 +56,8 @@ def test_autograph_rewrites_the_loss_and_not_the_library(monkeypatch):
     rate = tf.constant(1.0)
 
     def loss(x):
-        if rate > 0.0:  # a tensor, which has no truth unless AutoGraph sees to it
-            losses = tf.linalg.matvec(x, weights)
-        else:
-            losses = tf.zeros([4])
-        return losses
+        # A tensor has no truth, unless AutoGraph sees to it.
+        return tf.linalg.matvec(x, weights) if rate > 0.0 else tf.zeros([4])
 
     @tf.function
     def train(x):
