@@ -69,6 +69,7 @@ class Shell(keras.OptimizerBase):
     # ------------------------------------------------------------------------------------------------------------
     # The update.
 
+    @tf.autograph.experimental.do_not_convert
     def scale_loss(self, loss):
         """Takes over the loss of a training step: for `train_step`s that differentiate it themselves.
 
@@ -83,6 +84,7 @@ class Shell(keras.OptimizerBase):
         """
         return self._handed_over.take(loss, self.name)
 
+    @tf.autograph.experimental.do_not_convert  # as Keras's own are
     def apply_gradients(self, grads_and_vars, name=None, **kwargs):
         """Applies what `compute_gradients` returned, or trains on the loss that `scale_loss` got.
 

@@ -19,7 +19,7 @@ def _loss(x):
 
 
 def _proven(function, size=None):
-    tf.function(function, input_signature=[tf.TensorSpec([size, 3])]).get_concrete_function()
+    tf.function(function, input_signature=[tf.TensorSpec([size, 3])], autograph=False).get_concrete_function()
 
 
 def _python(x):
