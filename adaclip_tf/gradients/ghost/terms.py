@@ -179,8 +179,8 @@ class Bias(PerExample):
         scale = made.reshape(scale, [self._size])
         center = tf.broadcast_to(center, [self._size]) if is_scalar(center) else made.reshape(center, [self._size])
         p = tf.square(tf.math.reciprocal(scale))
-        quadratic = tf.linalg.matvec(tf.square(self._dy), p) + TINY * tf.reduce_sum(p)
-        return expanded(quadratic, tf.linalg.matvec(self._dy, center * p), constant_part(center, scale, self._size))
+        quadratic = _times(squares_of(self._dy), p) + TINY * tf.reduce_sum(p)
+        return expanded(quadratic, _times(self._dy, center * p), constant_part(center, scale, self._size))
 
 
 class Transposed:
@@ -250,7 +250,8 @@ def constant_part(center: tf.Tensor, scale: tf.Tensor, size: int) -> tf.Tensor:
 
 def expanded(quadratic: tf.Tensor, linear: tf.Tensor, constant: tf.Tensor) -> SquaredNorms:
     """The expanded square from sum g^2 p, sum g a p and sum a^2 p."""
-    return SquaredNorms(quadratic - 2.0 * linear + constant, quadratic + 2.0 * tf.abs(linear) + constant)
+    squares, twice = quadratic + constant, made.constant(2.0, tf.float32) * linear
+    return SquaredNorms(squares - twice, squares + tf.abs(twice))
 
 
 def direct_norms(gradients: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
@@ -261,9 +262,13 @@ def direct_norms(gradients: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> t
         center = made.reshape(center, [1, size])
     squares = tf.math.squared_difference(flat, center)
     if is_scalar(scale):
-        return tf.reduce_sum(squares, axis=1) / tf.square(scale)
-    inverse = tf.math.reciprocal(made.reshape(scale, [size, 1]))
-    return made.reshape(tf.matmul(squares, tf.square(inverse)), [-1])
+        return row_sums(squares) / tf.square(scale)
+    return _times(squares, tf.square(tf.math.reciprocal(scale)))
+
+
+def _times(matrix: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
+    """A matrix times a vector, which may be in any shape."""
+    return made.reshape(tf.matmul(matrix, made.reshape(vector, [matrix.shape[1], 1])), [-1])
 
 
 def outer_product_norms(x: tf.Tensor, dy: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
@@ -274,7 +279,7 @@ def outer_product_norms(x: tf.Tensor, dy: tf.Tensor, center: tf.Tensor, scale: t
     contracted first over the longer of I and J. Squares may underflow where the other factor is large, so the
     most they can be short of is added.
     """
-    xx, yy = tf.square(x), tf.square(dy)
+    xx, yy = squares_of(x), squares_of(dy)
     shape = [x.shape[1], dy.shape[1]]
     size = shape[0] * shape[1]
     center, scale = (value if is_scalar(value) else made.reshape(value, shape) for value in (center, scale))
@@ -289,21 +294,33 @@ def outer_product_norms(x: tf.Tensor, dy: tf.Tensor, center: tf.Tensor, scale: t
 def weighted_squares(xx: tf.Tensor, p: tf.Tensor, yy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """xx_k^T p yy_k, and the sum of all entries of xx_k and yy_k, for every row k."""
     if is_scalar(p):
-        sums = tf.reduce_sum(xx, axis=1), tf.reduce_sum(yy, axis=1)
+        sums = row_sums(xx), row_sums(yy)
         return sums[0] * sums[1] * p, sums[0] + sums[1]
     # A column of ones in the product adds up the longer rows: one pass over them less.
     inner, outer = xx.shape[1], yy.shape[1]
     if inner <= outer:
         xx, yy, inner, outer = yy, xx, outer, inner
         p = tf.transpose(p)
-    product = tf.matmul(xx, tf.concat([p, tf.ones([inner, 1])], axis=1))
-    return tf.reduce_sum(product[:, :outer] * yy, axis=1), product[:, outer] + tf.reduce_sum(yy, axis=1)
+    ones = made.once(("ones", inner), lambda: tf.ones([inner, 1]))
+    product, sums = tf.split(tf.matmul(xx, tf.concat([p, ones], made.constant(1))), made.constant([outer, 1]), 1)
+    return row_sums(product * yy), made.reshape(sums, [-1]) + row_sums(yy)
 
 
 def bilinear(x: tf.Tensor, matrix: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     """x_k^T M y_k for every row k. A scalar stands for a matrix full of it."""
     if is_scalar(matrix):
-        return tf.reduce_sum(x, axis=1) * tf.reduce_sum(y, axis=1) * matrix
+        return row_sums(x) * row_sums(y) * matrix
     if x.shape[1] <= y.shape[1]:
-        return tf.reduce_sum(tf.matmul(y, matrix, transpose_b=True) * x, axis=1)
-    return tf.reduce_sum(tf.matmul(x, matrix) * y, axis=1)
+        return row_sums(tf.matmul(y, matrix, transpose_b=True) * x)
+    return row_sums(tf.matmul(x, matrix) * y)
+
+
+def row_sums(matrix: tf.Tensor) -> tf.Tensor:
+    """Over the last of two axes; once for the same matrix."""
+    key = ("row sums", matrix.ref())
+    return made.once(key, lambda: tf.raw_ops.Sum(input=matrix, axis=made.constant([1])))
+
+
+def squares_of(tensor: tf.Tensor) -> tf.Tensor:
+    """Once for the same tensor: a kernel's term and its bias's square the same dy."""
+    return made.once(("squares", tensor.ref()), lambda: tf.square(tensor))
