@@ -117,10 +117,11 @@ class Shell(keras.OptimizerBase):
     def move(self, gradient, variable, learning_rate):
         """Plain SGD with momentum, as in `tf.keras.optimizers.SGD`. Post-processing."""
         variable = keras.native(variable)
-        step = -gradient * tf.cast(learning_rate, variable.dtype)
+        step = gradient * tf.cast(learning_rate, variable.dtype)
         if not self.momentum:
-            variable.assign_add(step)
+            variable.assign_sub(step)
             return
+        step = -step
         momentum = tf.cast(self.momentum, variable.dtype)
         velocity = keras.native(self._momentums[self.index_of(variable)])
         velocity.assign(step + velocity * momentum)
