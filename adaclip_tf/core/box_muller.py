@@ -21,15 +21,16 @@ Edges.
 u is made in float64, since in float32 it would be 1 for one word in 2^25 and 1 - 6e-8 next: radii of 0 and 3.5e-4.
 Radius and angle are then rounded to float32, and so are sine, cosine and product, as all of the noise is.
 
-`quick_pairs` gives the same numbers, to float32's last bits, by operations that XLA turns into one loop over vectors: no
-calls of library functions, nothing in float64. It takes the logarithm from the nearer of u's ends. With
-v = min(u, 1 - u), which is made of whole words and so exact to a relative 2^-23 however small it is, and at most 1/2,
+`quick_pairs` gives the same numbers, to float32's last bits, by operations that XLA turns into one loop over vectors:
+no calls of library functions, nothing in float64. It takes the logarithm from the nearer of u's ends. With v = min(u,
+1 - u), which is made of whole words and so exact to a relative 2^-23 however small it is, and at most 1/2,
 
     ln u = ln v = e ln 2 + ln(1 + x)        u < 1/2:  v = 2^e (1 + x), 1 + x between sqrt(1/2) and sqrt(2)
     ln u = ln(1 - v)                        u > 1/2:  the same with e = 0, x = -v, or e = -1, x = 1 - 2 v
 
-so that its edges are finer: close to u = 1 the radius has no steps, and the smallest is 2^-32 = 2.3e-10. A quarter of the
-circle is told from the first bits of an angle, exactly, and what is left, at most pi / 4, takes short polynomials.
+so that its edges are finer: close to u = 1 the radius has no steps, and the smallest is 2^-32 = 2.3e-10. A quarter of
+the circle is told from the first bits of an angle, exactly, and what is left, at most pi / 4, takes short
+polynomials.
 """
 
 from __future__ import annotations

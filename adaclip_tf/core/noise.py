@@ -16,25 +16,26 @@ All 128 bits take part in every block, and nothing is hashed or folded on the wa
 TensorFlow's way, returns two 32-bit numbers for a Python integer, one of them that integer.
 
 Why no two draws of a source share a counter. A call of `fresh_normals` knows from its shapes how many blocks it
-needs, say B, and moves the counter on by at least B (by 256 B, in fact) in one indivisible op, `RngReadAndSkip`, which
-hands out the counter S from before. So each call owns the range S, ..., S + B - 1, in threads, graphs and loops too.
-Within it each (variable, term) has a range, all in a row (`layout`), and its i-th pair of numbers is made of the i-th
-block there. All additions are of 128 bits, with carry. So (call, variable, term, pair of numbers) and blocks correspond
-one to one until the counter has come round, after 2^120 blocks: 4e19 years at 10^9 a second. Eager mode, graphs, XLA and
-(by TensorFlow's sources) GPUs use counters alike: block k of an op that starts at counter c has counter c + k.
+needs, say B, and moves the counter on by at least B (by 256 B, in fact) in one indivisible op, `RngReadAndSkip`,
+which hands out the counter S from before. So each call owns the range S, ..., S + B - 1, in threads, graphs and loops
+too. Within it each (variable, term) has a range, all in a row (`layout`), and its i-th pair of numbers is made of the
+i-th block there. All additions are of 128 bits, with carry. So (call, variable, term, pair of numbers) and blocks
+correspond one to one until the counter has come round, after 2^120 blocks: 4e19 years at 10^9 a second. Eager mode,
+graphs, XLA and (by TensorFlow's sources) GPUs use counters alike: block k of an op that starts at counter c has
+counter c + k.
 
 What can be worked back. Whoever has a whole block and a key can undo Philox's rounds: from known blocks, trying 2^64
-keys would do. So no whole block is shown. Of a block's four words the first two are a radius, the third an angle, and the
-fourth is never used. Two numbers in float32 show some 25 of the radius's 64 bits and 25 of the angle's 32: some 78 bits
-of every block stay unknown. To guess them is no shorter than to guess the 64 secret bits of the counter, which with the
-key makes 2^128 again. An argument against this one way, no proof: docs/security.md.
+keys would do. So no whole block is shown. Of a block's four words the first two are a radius, the third an angle, and
+the fourth is never used. Two numbers in float32 show some 25 of the radius's 64 bits and 25 of the angle's 32: some
+78 bits of every block stay unknown. To guess them is no shorter than to guess the 64 secret bits of the counter,
+which with the key makes 2^128 again. An argument against this one way, no proof: docs/security.md.
 
 A draw is one of Box and Muller's two numbers from 96 random bits (`core.box_muller`): it reaches 9.49 standard
 deviations. `terms=n` adds up n draws and divides by sqrt(n).
 
-Two ways to the same numbers. In graphs, many of them are made by one loop that XLA compiles (`core.philox`), 2 ns each on one
-core. Compiling takes 0.1 s: few numbers, and all in eager mode, come from TensorFlow's own ops, 15 ns each. They differ
-in the last bits. A noised sum shows as much of a draw's bits either way.
+Two ways to the same numbers. In graphs, many of them are made by one loop that XLA compiles (`core.philox`), 2 ns
+each on one core. Compiling takes 0.1 s: few numbers, and all in eager mode, come from TensorFlow's own ops, 15 ns
+each. They differ in the last bits. A noised sum shows as much of a draw's bits either way.
 
 Forked processes. `os.fork` copies key and counter, so without care parent and child would draw the same noise. What
 TensorFlow 2.15 can do in a forked child was found by experiment (tests/core/noise_test.py repeats it):

@@ -1,8 +1,8 @@
 """Philox4x32-10 (Salmon et al. 2011) in operations on whole tensors, for XLA to compile into one loop.
 
-TensorFlow's own op for the same words takes 17 ns per block on a CPU, since it works on one block at a time; a loop over
-these operations takes 2 ns, since a processor does 8 or 16 blocks at once. Word for word it is the same generator
-(tests/core/philox_test.py): whichever makes the noise, a key and a counter have one meaning.
+TensorFlow's own op for the same words takes 17 ns per block on a CPU, since it works on one block at a time; a loop
+over these operations takes 2 ns, since a processor does 8 or 16 blocks at once. Word for word it is the same
+generator (tests/core/philox_test.py): whichever makes the noise, a key and a counter have one meaning.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class Shell(keras.OptimizerBase):
     def move(self, gradient, variable, learning_rate):
         """Plain SGD with momentum, as in `tf.keras.optimizers.SGD`. Post-processing."""
         variable = keras.native(variable)
-        step = -gradient * tf.cast(learning_rate, variable.dtype)
+        step = gradient * -tf.cast(learning_rate, variable.dtype)  # in this order: one pass over the gradient less
         if not self.momentum:
             variable.assign_add(step)
             return

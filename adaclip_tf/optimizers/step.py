@@ -28,7 +28,7 @@ import tensorflow as tf
 from adaclip_tf import core, gradients
 from adaclip_tf.core import noise
 from adaclip_tf.gradients import proof
-from adaclip_tf.optimizers import past, replicas, shared_batches, unnoised
+from adaclip_tf.optimizers import centers, past, replicas, shared_batches, unnoised
 from adaclip_tf.optimizers.joined import Joined
 from adaclip_tf.optimizers.rule_state import RuleState
 from adaclip_tf.optimizers.settings import Settings
@@ -134,7 +134,7 @@ class PrivateStep:
         self._see_microbatches(loss)
         joined = Joined(self.rule, self.specs)
         state = joined.join(self.state())
-        transform = (self._fused_transform if tf.nest.flatten(state) else self._transform)(state, self._trained)
+        transform = centers.transform(self._fused_transform, state, self._trained)
         total, records, complete = self.clip_and_accumulate(loss, variables, tape, joined.part(transform))
         if replicas.count() == 1:  # nobody to add up with: noise and what follows in one pass over the parameters
             learn = functools.partial(self._noise_and_learn, joined, state, transform, total, records)
