@@ -28,7 +28,7 @@ import tensorflow as tf
 from adaclip_tf import core, gradients
 from adaclip_tf.core import noise
 from adaclip_tf.gradients import proof
-from adaclip_tf.optimizers import past, replicas, shared_batches, unnoised
+from adaclip_tf.optimizers import centers, past, replicas, shared_batches, unnoised
 from adaclip_tf.optimizers.joined import Joined
 from adaclip_tf.optimizers.rule_state import RuleState
 from adaclip_tf.optimizers.settings import Settings
@@ -137,7 +137,7 @@ class PrivateStep:
         self._see_microbatches(loss)
         joined = Joined(self.rule, self.specs)
         state = joined.join(self.state())
-        fused = self._fused_transform if tf.nest.flatten(state) else self._transform
+        fused = functools.partial(centers.transform, self._fused_transform)
         transform = self._fused_if_large(fused, self._transform)(state, self._trained)
         total, records, complete = self.clip_and_accumulate(loss, variables, tape, joined.part(transform))
         if replicas.count() == 1:  # nobody to add up with: noise and what follows in one pass over the parameters
