@@ -207,9 +207,11 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         self._horizon = Horizon(parts, per_call, batches, allowed=self._horizon.allowed)
         if self._account.ledger is None:
             self._plan()
-        if self._drawn is None and not self._told:
+        if not self._told:
             self._told = True
-            run_checks.say(self.params, claims.assumption(given, self.meter.claimed))
+            run_checks.warn_of_releases(self.model)
+            if self._drawn is None:
+                run_checks.say(self.params, claims.assumption(given, self.meter.claimed))
 
     def on_epoch_begin(self, epoch, logs=None):
         if not self._started:
