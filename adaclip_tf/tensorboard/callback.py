@@ -24,7 +24,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf._internal import keras, validate
+from adaclip_tf._internal import keras, signatures, validate
 from adaclip_tf.privacy import fit_data, private_optimizer, run_checks
 from adaclip_tf.privacy.budget import PrivacyBudget
 from adaclip_tf.privacy.meter import PrivacyMeter
@@ -61,6 +61,10 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
       nonprivate: also writes `nonprivate_metrics()` of the optimizer, which must record them. NOT private.
     """
 
+    @signatures.other_names(
+        epsilon="give `budget`, or `num_examples`, `batch_size` and `delta`",
+        expected_batch_size="use `batch_size`",
+    )
     def __init__(
         self,
         log_dir: str | os.PathLike[str],

@@ -61,7 +61,7 @@ def scale_picture(name: str, picture: np.ndarray) -> np.ndarray:
 def metric_by_epsilon(name: str, points: Points, delta: float | None, others: Mapping[str, Points]) -> np.ndarray:
     """A metric against epsilon: of this run in colours, of those beside it in grey."""
     with _style():
-        figure, axes = plotting.new_figure(6.4, 4.0)
+        figure, axes = plotting.new_figure(4.6, 3.2)
         for line, (run, theirs) in zip(itertools.cycle(("-", "--", ":", "-.")), others.items()):
             known = _known(theirs, f"validation_{name}") or _known(theirs, f"train_{name}")
             if known:
@@ -77,8 +77,9 @@ def metric_by_epsilon(name: str, points: Points, delta: float | None, others: Ma
 
 
 def main_metric(points: Points) -> str | None:
-    """What a picture is to show: accuracy, or else the first metric that is no loss, or the loss."""
-    names = sorted({tag.split("_", 1)[1] for _, metrics in points for tag in metrics})
+    """What a picture is to show: accuracy, or else another metric, one of the validation data first, or the loss."""
+    tags = sorted({tag for _, metrics in points for tag in metrics}, key=lambda tag: (tag.startswith("train_"), tag))
+    names = [tag.split("_", 1)[1] for tag in tags]
     best = [name for name in names if "acc" in name] or [name for name in names if name != "loss"] or names
     return best[0] if best else None
 

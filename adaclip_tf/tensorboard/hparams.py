@@ -38,17 +38,34 @@ _NOT_SHOWN = {
 }
 
 
+_OF_LEARNT_SCALES = (
+    "scales",
+    "h1",
+    "h2",
+    "beta_1",
+    "beta_2",
+    "gamma",
+    "initial_std",
+    "variance_scaling",
+    "clamp",
+)
+
+
 def of(optimizer: Any, more: Mapping[str, Any]) -> dict[str, Any]:
     """The optimizer's arguments as TensorBoard takes them: numbers, strings and truth values."""
     values: dict[str, Any] = {"optimizer": type(optimizer).__name__}
-    for name, value in {**optimizer.get_config(), **more}.items():
-        if value is None or name in _NOT_SHOWN:
-            continue
+    arguments = dict(optimizer.get_config())
+    inner = arguments.get("inner_optimizer")
+    if isinstance(inner, dict):  # of any other optimizer of Keras's, which has the rate
+        arguments["learning_rate"] = inner.get("config", {}).get("learning_rate")
+    if arguments.get("scales") is not None:  # b was asked for before training: nothing of this is used
+        arguments = {name: value for name, value in arguments.items() if name not in _OF_LEARNT_SCALES}
+    for name, value in {**arguments, **more}.items():
         if name == "learning_rate" and isinstance(value, dict):  # a schedule: where it starts, and what it is
             values["learning_rate_schedule"] = value.get("class_name", "schedule")
             value = value.get("config", {}).get("initial_learning_rate")
-            if value is None:
-                continue
+        if value is None or name in _NOT_SHOWN:
+            continue
         if isinstance(value, dict):
             value = value.get("class_name", str(value))
         values[name] = value if isinstance(value, (bool, int, float, str)) else str(value)

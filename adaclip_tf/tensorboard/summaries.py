@@ -35,6 +35,7 @@ DESCRIPTIONS = {
     f"{GRADIENT}/mean_norm": "|m|, where m is the running mean of the noised gradients.",
     f"{GRADIENT}/learning_rate": "The learning rate of the last step.",
 }
+_NO_METRICS = ("epsilon", "noise_norm", "lr", "learning_rate")  # in Keras's logs, by callbacks; they have own tags
 NOISE_IMAGE = "b of the first layer, averaged over its outputs: where in the input the noise goes."
 BY_EPSILON = "What was reached for which epsilon, by this run and by those in the folders beside it."
 
@@ -98,10 +99,10 @@ def scalars(values: Mapping[str, float], descriptions: Mapping[str, str] | None 
 
 
 def keras_metrics(logs: Mapping[str, float]) -> dict[str, float]:
-    """Keras's logs: train_loss, validation_loss, ... Epsilon, which a budget puts there, has a tag of its own."""
+    """Keras's logs: train_loss, validation_loss, ..."""
     metrics = {}
     for name, value in logs.items():
-        if name not in ("epsilon", "lr", "learning_rate"):
+        if name not in _NO_METRICS:
             metrics[f"validation_{name[4:]}" if name.startswith("val_") else f"train_{name}"] = value
     return metrics
 

@@ -25,8 +25,8 @@ def complaint(arguments: Sequence[str], fields: Collection[str]) -> str | None:
 
     >>> complaint(["--config.lr=3"], ["learning_rate", "h2"])
     '--config.lr: a config has no field of that name. Did you mean --config.learning_rate?'
-    >>> complaint(["--config.h3", "1"], ["learning_rate", "h2"])
-    '--config.h3: a config has no field of that name. Did you mean --config.h2?'
+    >>> complaint(["--config.rate", "1"], ["learning_rate", "h2"])
+    '--config.rate: a config has no field of that name. The fields are: h2, learning_rate.'
     """
     for argument in arguments:
         flag = argument.split("=")[0].lstrip("-")
@@ -40,7 +40,7 @@ def complaint(arguments: Sequence[str], fields: Collection[str]) -> str | None:
 
 
 def parse(argv: Sequence[str]) -> list[str]:
-    """For `app.run(main, flags_parser=parse)`: as absl does it, with an answer in words to fields that there are not."""
+    """For `app.run(main, flags_parser=parse)`: as absl does it, and in words where there is no such field."""
     said = complaint(argv[1:], list(base.get_config()))
     if said:
         sys.exit(f"FATAL Flags parsing error:\n{said}\n{base.__name__.replace('.', '/')}.py lists all.")

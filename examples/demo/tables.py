@@ -183,7 +183,8 @@ class Training:
             batches, delta=problems.DELTA, target_epsilon=self._problem.epsilon, statement_path=folder / "privacy"
         )
         callbacks = [*self._callbacks(folder, budget), budget]
-        return model.fit(batches, epochs=self._problem.epochs, callbacks=callbacks, **self._fit()).history, budget
+        options = {**self._fit(), "shuffle": False}  # Keras 3 warns of its own default
+        return model.fit(batches, epochs=self._problem.epochs, callbacks=callbacks, **options).history, budget
 
     def _metric(self) -> Any:
         """After the names that a history has."""
