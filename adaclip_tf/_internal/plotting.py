@@ -38,8 +38,9 @@ def style() -> Iterator[None]:
     ...     figure, axes = new_figure(4.0, 3.0)
     """
     import matplotlib
+    from matplotlib import rcsetup
 
-    cycle = matplotlib.cycler(color=COLOURS, marker=MARKERS)
+    cycle = rcsetup.cycler(color=COLOURS, marker=MARKERS)
     with matplotlib.rc_context({**_STYLE, "axes.prop_cycle": cycle}):
         yield
 

@@ -55,7 +55,7 @@ def keywords_only(function: F) -> F:
 
 
 def other_names(**hints: str) -> Callable[[F], F]:
-    """Answers keyword arguments that there are not: by what is said of them in `hints`, or by the nearest that there is.
+    """Answers keyword arguments that there are not: by what `hints` say of them, or by the nearest that there is.
 
     >>> @other_names(lr="use `rate`")
     ... def train(*, rate, steps=1): ...
