@@ -59,7 +59,7 @@ def clipped_row_norms(
     if path != "jacobian":
         handles, others = paths.ghost_handles(passed, count, proven)
         if others:
-            paths.report(others, path)
+            paths.report(others, path, variables)
     norms = tf.fill([count], proven.poison())
     if handles:
         squares = [handle.squared_norms(tf.constant(0.0), scale[index]) for index, handle in handles.items()]
