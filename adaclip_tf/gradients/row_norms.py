@@ -61,11 +61,11 @@ def clipped_row_norms(
     if path != "jacobian":
         handles, others = paths.ghost_handles(passed, count, proven)
         if others:
-            paths.report(others, path)
+            paths.report(others, path, variables)
     norms = tf.fill([count], proven.poison())
-    for index, handle in handles.items():
-        squares = handle.squared_norms(tf.constant(0.0), scale[index])
-        norms += squares.value + paths.ROUNDING * squares.magnitude
+    if handles:
+        squares = [handle.squared_norms(tf.constant(0.0), scale[index]) for index, handle in handles.items()]
+        norms += paths.upper_end(squares)
     totals: dict[int, tf.Tensor] = {}
     if others:
         totals, norms = _isolated(passed, proven, scale, sorted(others), norms, count, counts)

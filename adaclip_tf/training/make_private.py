@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from adaclip_tf._internal import validate
+from adaclip_tf._internal import signatures, validate
 from adaclip_tf.data import sampling
 from adaclip_tf.optimizers import replicas
 from adaclip_tf.optimizers.adaclip import DPAdaClipSGD
@@ -23,6 +23,12 @@ from adaclip_tf.training import plan as planning
 from adaclip_tf.training.private_training import PrivateTraining
 
 
+@signatures.other_names(
+    epsilon="use `target_epsilon`",
+    expected_batch_size="use `batch_size`",
+    optimizer="it chooses one itself. To hand the private gradient to another, use `DPAdaClip(optimizer, ...)`",
+    noise_multiplier="it follows from `target_epsilon`",
+)
 def make_private(
     model: Any,
     data: Any,

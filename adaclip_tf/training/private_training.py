@@ -106,6 +106,7 @@ class PrivateTraining:
             initial_epoch=done,
             epochs=done + (left if epochs is None else epochs),
             callbacks=[*(callbacks or ()), self.budget],
+            shuffle=False,  # Keras 3 warns of its own default where batches come as a dataset
             **fit_arguments,
         )
 
