@@ -1,8 +1,8 @@
 """Rare positives with class weights: is what the weights ask for still there after clipping?
 
 20,000 examples with 20 normal features, 7.7 % positives, weights of 0.54 and 6.5 (each class then weighs the same),
-epsilon 1, logistic regression. A clip that both classes pass makes every gradient as long as the clip: the weights
-are undone, and almost nothing is called positive. `make_private` clips at up to twice the median gradient, which is
+epsilon 1, logistic regression. A weight above 1 multiplies the gradient before it is clipped: a clip that it passes
+undoes the weight, and little is called positive. `make_private` clips at up to twice the median gradient, which is
 that of a negative, so that a part of the weights is left; with the ratio of the weights as its multiplier, all of
 them are. Or all weights are divided by the largest one: up to 1 they are applied after clipping. The learning rate is
 then raised by as much.

@@ -124,8 +124,8 @@ whatever was tried). Divide by public ranges. And a squared loss wants a target 
 
 IMBALANCE = """\
 20,000 examples with 20 normal features, 7.7 % positives, weights 0.54 and 6.5, epsilon 1, logistic regression,
-10 epochs with B = 256, by the library throughout; the optimizers with a learning rate of 0.1. A clip that the
-gradients of both classes pass makes them equally long: the weights are undone. The default clips at no more
+10 epochs with B = 256, by the library throughout; the optimizers with a learning rate of 0.1. Weights up to 1 are
+applied after clipping, but what is above 1 is undone by a clip that the gradients pass. The default clips at no more
 than twice the median gradient, which is that of a negative: a part of the weights is lost there, too. Where
 weights are meant, widen the clip by their ratio, at the price of as much more noise; or divide all weights by the
 largest one, so that they are applied after clipping, and raise the learning rate by as much
