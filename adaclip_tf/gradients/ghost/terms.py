@@ -271,50 +271,6 @@ def _times(matrix: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
     return made.reshape(tf.matmul(matrix, made.reshape(vector, [matrix.shape[1], 1])), [-1])
 
 
-def outer_product_norms(x: tf.Tensor, dy: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-    """For g_k = x_k dy_k^T, one row of x [n, I] and of dy [n, J] per example: no g is formed.
-
-        sum g^2 p = ((x*x) @ p) . (dy*dy)        sum g a p = (x @ (a*p)) . dy
-
-    contracted first over the longer of I and J. Squares may underflow where the other factor is large, so the
-    most they can be short of is added.
-    """
-    xx, yy = squares_of(x), squares_of(dy)
-    shape = [x.shape[1], dy.shape[1]]
-    size = shape[0] * shape[1]
-    center, scale = (value if is_scalar(value) else made.reshape(value, shape) for value in (center, scale))
-    p = tf.square(tf.math.reciprocal(scale))
-    quadratic, sum_of_squares = weighted_squares(xx, p, yy)
-    total_p = tf.reduce_sum(p) * (float(size) if is_scalar(p) else 1.0)
-    quadratic += TINY * (total_p + float(sum(shape))) * sum_of_squares
-    linear = bilinear(x, center * p, dy)
-    return expanded(quadratic, linear, constant_part(center, scale, size))
-
-
-def weighted_squares(xx: tf.Tensor, p: tf.Tensor, yy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """xx_k^T p yy_k, and the sum of all entries of xx_k and yy_k, for every row k."""
-    if is_scalar(p):
-        sums = row_sums(xx), row_sums(yy)
-        return sums[0] * sums[1] * p, sums[0] + sums[1]
-    # A column of ones in the product adds up the longer rows: one pass over them less.
-    inner, outer = xx.shape[1], yy.shape[1]
-    if inner <= outer:
-        xx, yy, inner, outer = yy, xx, outer, inner
-        p = tf.transpose(p)
-    ones = made.once(("ones", inner), lambda: tf.ones([inner, 1]))
-    product, sums = tf.split(tf.matmul(xx, tf.concat([p, ones], made.constant(1))), made.constant([outer, 1]), 1)
-    return row_sums(product * yy), made.reshape(sums, [-1]) + row_sums(yy)
-
-
-def bilinear(x: tf.Tensor, matrix: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """x_k^T M y_k for every row k. A scalar stands for a matrix full of it."""
-    if is_scalar(matrix):
-        return row_sums(x) * row_sums(y) * matrix
-    if x.shape[1] <= y.shape[1]:
-        return row_sums(tf.matmul(y, matrix, transpose_b=True) * x)
-    return row_sums(tf.matmul(x, matrix) * y)
-
-
 def row_sums(matrix: tf.Tensor) -> tf.Tensor:
     """Over the last of two axes; once for the same matrix."""
     key = ("row sums", matrix.ref())
