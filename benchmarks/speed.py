@@ -25,6 +25,7 @@ flags.DEFINE_list("contenders", list(contenders.CONTENDERS), "Which ways of trai
 flags.DEFINE_integer("rounds", 15, "How often each contender has its turn.", lower_bound=3)
 flags.DEFINE_bool("memory", True, "Measure peak memory, a process each.")
 flags.DEFINE_bool("memory_only", False, "Measure the memory of what results.json in --out has the times of.")
+flags.DEFINE_bool("redraw", False, "Only write the table and draw the figures anew, from results.json in --out.")
 flags.DEFINE_bool("growth", True, "Measure how time grows with the batch and with the parameters.")
 
 
@@ -67,9 +68,10 @@ def main(argv):
     del argv
     out = pathlib.Path(FLAGS.out)
     out.mkdir(parents=True, exist_ok=True)
-    if FLAGS.memory_only:
+    if FLAGS.memory_only or FLAGS.redraw:
         timed = json.loads((out / "results.json").read_text())
-        measure_memory(timed)
+        if FLAGS.memory_only:
+            measure_memory(timed)
         _save(timed, out)
         print((out / "results.md").read_text())
         return

@@ -27,7 +27,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf._internal import keras, regularizers, validate
+from adaclip_tf._internal import keras, regularizers, signatures, validate
 from adaclip_tf.privacy import account, claims, fit_data, private_optimizer, run_checks, statement
 from adaclip_tf.privacy import ledger as ledger_lib
 from adaclip_tf.privacy.drawn import Drawn, require_drawn
@@ -69,6 +69,11 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
       new_phase: with a ledger that knows more steps of this optimizer than it has itself, goes on as a new phase.
     """
 
+    @signatures.other_names(
+        epsilon="use `target_epsilon`",
+        expected_batch_size="use `batch_size`",
+        noise_multiplier="the optimizer says it",
+    )
     def __init__(
         self,
         *,
@@ -207,9 +212,11 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         self._horizon = Horizon(parts, per_call, batches, allowed=self._horizon.allowed)
         if self._account.ledger is None:
             self._plan()
-        if self._drawn is None and not self._told:
+        if not self._told:
             self._told = True
-            run_checks.say(self.params, claims.assumption(given, self.meter.claimed))
+            run_checks.warn_of_releases(self.model)
+            if self._drawn is None:
+                run_checks.say(self.params, claims.assumption(given, self.meter.claimed))
 
     def on_epoch_begin(self, epoch, logs=None):
         if not self._started:

@@ -153,22 +153,21 @@ def imbalance_table(results: Results) -> str:
 
 def draw(every: Sequence[Results], path: pathlib.Path) -> None:
     """Every method's distance from the default, in units of the metric, with two standard errors."""
-    figure, axes = figures.subplots(size=(8, 0.5 * len(every) + 1.5))
-    for offset, (name, label) in zip((-0.12, 0.12), METHODS.items()):
-        pairs = [(ours(results), theirs(results, name)) for results in every]
-        gaps = [mine.mean - other.mean for mine, other in pairs]
-        errors = [2.0 * math.hypot(mine.error, other.error) for mine, other in pairs]
-        errors = [error if math.isfinite(error) else 0.0 for error in errors]  # one seed shows no spread
-        places = np.arange(len(every)) + offset
-        axes.errorbar(gaps, places, xerr=errors, fmt="o", capsize=3, label=f"against {label}, tuned")
-    axes.axvline(0.0, color="black", linewidth=0.8)
-    axes.set_xscale("symlog", linthresh=1.0)
-    axes.set_xlabel("points by which the default is ahead (bars: two standard errors)")
-    axes.set_yticks(range(len(every)), [title(results) for results in every])
-    axes.invert_yaxis()
-    axes.grid(alpha=0.3, axis="x")
-    axes.legend(frameon=False, fontsize=8)
-    figures.save(figure, path)
+    with figures.drawn(path, size=(figures.PAGE, 0.5 * len(every) + 1.5)) as (_, axes):
+        for offset, marker, (name, label) in zip((-0.12, 0.12), figures.MARKERS, METHODS.items()):
+            pairs = [(ours(results), theirs(results, name)) for results in every]
+            gaps = [mine.mean - other.mean for mine, other in pairs]
+            errors = [2.0 * math.hypot(mine.error, other.error) for mine, other in pairs]
+            errors = [error if math.isfinite(error) else 0.0 for error in errors]  # one seed shows no spread
+            places = np.arange(len(every)) + offset
+            axes.errorbar(gaps, places, xerr=errors, fmt=marker, label=f"against {label}, tuned")
+        axes.axvline(0.0, color="black", linewidth=0.8)
+        axes.set_xscale("symlog", linthresh=1.0)
+        axes.set_xlabel("points by which the default is ahead (bars: two standard errors)")
+        axes.set_yticks(range(len(every)), [title(results) for results in every])
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        axes.legend()
 
 
 def write(docs: pathlib.Path = DOCS) -> list[pathlib.Path]:

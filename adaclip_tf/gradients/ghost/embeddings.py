@@ -18,7 +18,7 @@ from tensorflow.python.ops import control_flow_util
 
 from adaclip_tf.gradients.ghost import terms
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
-from adaclip_tf.gradients.ghost.rules import SPARSE, Found, checked, lead, rule
+from adaclip_tf.gradients.ghost.rules import SPARSE, Found, facts_about, lead, rule
 from adaclip_tf.gradients.ghost.terms import Examples, Rows, SquaredNorms
 
 
@@ -184,7 +184,7 @@ def _lookup(ctx: Context, gradient: tf.IndexedSlices, shape: tf.TensorShape) -> 
     if not shape.is_fully_defined() or shape.rank < 1:
         raise Unknown("has a shape that is only known in the run")
     rows = Rows(ctx, label)
-    values, facts = checked(ctx, label, gradient.values, rows)
+    values, facts = gradient.values, facts_about(ctx, label, gradient.values, rows)
     indices = tf.reshape(gradient.indices, [-1])
     width = shape[1:].num_elements()
     values = tf.reshape(tf.cast(values, tf.float32), [tf.shape(indices)[0], width])

@@ -8,9 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from adaclip_tf._internal import made
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.ghost import flow, rules, several, slices, terms
-from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Summed, Unknown, poison
+from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Summed, Unknown
 from adaclip_tf.gradients.ghost.rules import Found
 from adaclip_tf.gradients.ghost.terms import SquaredNorms, Term
 
@@ -53,8 +54,8 @@ class Handle:
     @tf.autograph.experimental.do_not_convert
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         """sum_k weights_k g_k in the variable's shape, float32. Weight 0 leaves a record out, NaNs and all."""
-        weights = tf.reshape(tf.cast(weights, tf.float32), [-1])
-        return tf.reshape(self._term.weighted_sum(weights), self._shape)
+        weights = made.reshape(tf.cast(weights, tf.float32), [-1])
+        return made.reshape(self._term.weighted_sum(weights), self._shape.as_list())
 
     @tf.autograph.experimental.do_not_convert
     def row_norms(self, weights: tf.Tensor) -> tf.Tensor:
@@ -134,15 +135,18 @@ def analyse(
     """
     ctx = Context(seed, num_microbatches)
     flow.propagate(ctx, seed)
-    plan = Plan()
+    plan, found = Plan(), {}
     for index, (gradient, variable) in enumerate(zip(gradients, variables)):
         if gradient is None:
             continue
         try:
-            found, rule = _find(ctx, gradient, variable.shape)
-            plan.recognised[index] = Handle(found.term, variable.shape, rule, poison(found.facts))
+            found[index] = _find(ctx, gradient, variable.shape)
         except Unknown as unknown:
             plan.unrecognised[index] = f"{variable.name}: {unknown.reason}."
+    # One for all: where a single fact is false, nobody's norm is known.
+    poison = graph.poison([fact for one, _ in found.values() for fact in one.facts], ctx.n)
+    for index, (one, rule) in found.items():
+        plan.recognised[index] = Handle(one.term, variables[index].shape, rule, poison)
     return plan
 
 
@@ -158,7 +162,7 @@ def _find(ctx: Context, gradient: Any, shape: tf.TensorShape) -> tuple[Found, st
     if not parts:
         raise Unknown(f"{graph.describe(gradient.op)} does not come from the loss")
     found = [_find(ctx, part, shape) for part in parts]
-    facts = list({id(fact): fact for part, _ in found for fact in part.facts}.values())
+    facts = [fact for part, _ in found for fact in part.facts]
     term = several.join(ctx.n, [part.term for part, _ in found])
     return Found(term, facts), " + ".join(dict.fromkeys(rule for _, rule in found))
 

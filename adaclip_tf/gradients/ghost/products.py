@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from adaclip_tf._internal import made
 from adaclip_tf.gradients.ghost import single, slices, terms
 from adaclip_tf.gradients.ghost.terms import Examples, Rows, SquaredNorms
 
@@ -68,7 +69,7 @@ def of_arrays(n: tf.Tensor, x: tf.Tensor, dy: tf.Tensor, length: int | None) -> 
             terms.weigh(array, weights) if is_x == small_x else terms.keep(array, weights)
             for array, is_x in ((x, True), (dy, False))
         ]
-        flat = [tf.reshape(array, [tf.shape(array)[0] * tf.shape(array)[1], array.shape[2]]) for array in operands]
+        flat = [made.reshape(array, [-1, array.shape[2]]) for array in operands]
         return tf.matmul(*flat, transpose_a=True)
 
     return SumOfOuterProducts(
@@ -134,7 +135,7 @@ class SumOfOuterProducts:
         return SquaredNorms(value, value)
 
     def _transpose(self, value: tf.Tensor) -> tf.Tensor:
-        return value if terms.is_scalar(value) else tf.transpose(tf.reshape(value, self.shape))
+        return value if terms.is_scalar(value) else tf.transpose(made.reshape(value, self.shape))
 
     def _gram_is_cheaper(self) -> bool:
         if self._length is None:
