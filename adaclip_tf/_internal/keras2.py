@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from adaclip_tf._internal.keras_both import FitCall, decay_on_all_replicas
+from adaclip_tf._internal.keras_both import FitCall, decay_on_all_replicas, is_called_in
 
 # Keras's adapters for data that it cuts into batches itself.
 _ARRAY_ADAPTERS = {"TensorLikeDataAdapter", "CompositeTensorDataAdapter", "ListsOfScalarsDataAdapter"}
@@ -82,6 +82,11 @@ def running_fit(model: Any) -> FitCall | None:
             return FitCall(names.get("x"), callbacks=callbacks)
         frame = frame.f_back
     return None
+
+
+def is_step_function(graph: Any) -> bool:
+    """Whether it is the graph of the function in which Keras calls `train_step`, with a batch as the dataset has it."""
+    return is_called_in(graph, "run_step")
 
 
 def steps_per_execution(model: Any) -> int | None:
@@ -182,6 +187,7 @@ class OptimizerBase(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.Loss
 
     def update(self, grads_and_vars: Any, name: str | None = None) -> None:
         """Keras's own update, by gradients that are the same on all replicas."""
+        self.check_applying()  # Keras compiles `update_step`, and does not ask it again
         super().apply_gradients(grads_and_vars, name=name, skip_gradients_aggregation=True)
 
     def update_step(self, gradient: Any, variable: Any) -> None:

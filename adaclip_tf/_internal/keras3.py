@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from adaclip_tf._internal import versions
-from adaclip_tf._internal.keras_both import FitCall, decay_on_all_replicas
+from adaclip_tf._internal.keras_both import FitCall, decay_on_all_replicas, is_called_in
 
 if keras.config.backend() != "tensorflow":  # by a configuration file: `versions` has looked at the environment
     raise ImportError(versions.other_backend(keras.config.backend()))
@@ -105,6 +105,11 @@ def running_fit(model: Any) -> FitCall | None:
             return FitCall(names.get("x"), callbacks=callbacks)
         frame = frame.f_back
     return None
+
+
+def is_step_function(graph: Any) -> bool:
+    """Whether it is the graph of the function in which Keras calls `train_step`, with a batch as the dataset has it."""
+    return is_called_in(graph, "one_step_on_data")
 
 
 def steps_per_execution(model: Any) -> int | None:
@@ -244,6 +249,7 @@ class OptimizerBase(_InName):
     def update(self, grads_and_vars: Any, name: str | None = None) -> None:
         """Keras's own update, by gradients that are the same on all replicas."""
         del name
+        self.check_applying()
         gradients, variables = zip(*grads_and_vars)
         super().apply(list(gradients), list(variables))
 

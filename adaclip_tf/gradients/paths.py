@@ -81,14 +81,18 @@ def clipped_sum(
 
     groups = clip.groups_of(len(variables))
     poison = tf.fill([num_records], proven.poison())
-    known, raw = [poison] * len(groups), tf.zeros([num_records])
-    for number, group in enumerate(groups):
-        for index in group:
-            if index in handles:
-                norms = handles[index].squared_norms(transform.center[index], transform.scale[index])
-                known[number] += norms.value + ROUNDING * norms.magnitude
-                if raw_norms:
-                    raw += handles[index].squared_norms(tf.constant(0.0), tf.constant(1.0)).value
+    known = []
+    for group in groups:
+        norms = [
+            handles[index].squared_norms(transform.center[index], transform.scale[index])
+            for index in group
+            if index in handles
+        ]
+        known.append(tf.add_n([poison, upper_end(norms)]) if norms else poison)
+    raw = tf.zeros([num_records])
+    if raw_norms:
+        for handle in handles.values():
+            raw += handle.squared_norms(tf.constant(0.0), tf.constant(1.0)).value
     totals: dict[int, tf.Tensor] = {}
     squared_norms = known
     if others:
@@ -99,13 +103,20 @@ def clipped_sum(
     weights = [clip.weights(squares) for squares in squared_norms]
     for number, group in enumerate(groups):
         shares = weights[number] if counts is None else weights[number] * counts  # c_k omega_k
+        weight = tf.reduce_sum(shares)
         for index in group:
             if index in handles:
                 total = handles[index].weighted_sum(shares)
-                totals[index] = transform.apply_to_sum(total, tf.reduce_sum(shares), index)
+                totals[index] = transform.apply_to_sum(total, weight, index)
     ordered = [totals[i] for i in range(len(variables))]
     least = functools.reduce(tf.minimum, weights)
     return ClippedSum(ordered, num_records, least, tf.add_n(squared_norms), raw if raw_norms else None, proven.data)
+
+
+def upper_end(norms: Sequence[ghost.SquaredNorms]) -> tf.Tensor:
+    """The most that the squared norms of some variables can add up to, but for the rounding of this sum."""
+    total = tf.add_n([part.value for part in norms])
+    return total + ROUNDING * tf.add_n([part.magnitude for part in norms])
 
 
 def _whole_microbatches(loss, num_microbatches):

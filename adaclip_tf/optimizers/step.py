@@ -28,11 +28,14 @@ import tensorflow as tf
 from adaclip_tf import core, gradients
 from adaclip_tf.core import noise
 from adaclip_tf.gradients import proof
-from adaclip_tf.optimizers import past, replicas, shared_batches, unnoised
+from adaclip_tf.optimizers import centers, past, replicas, shared_batches, unnoised
 from adaclip_tf.optimizers.joined import Joined
 from adaclip_tf.optimizers.rule_state import RuleState
 from adaclip_tf.optimizers.settings import Settings
 from adaclip_tf.privacy import past_steps
+
+# Coordinates: up to so many, a step is as fast without XLA, which takes half a second to compile for the first one.
+FUSED_FROM = 2**18
 
 
 class PrivateStep:
@@ -45,7 +48,7 @@ class PrivateStep:
         self.noise_sources = replicas.PerReplica(
             functools.partial(noise.NoiseSource, settings.seed, terms=settings.noise_terms)
         )
-        # A dozen passes over all parameters become one: a quarter of the time on a large model.
+        # A dozen passes over all parameters become one: a quarter of the time on a large model (`_fused_if_large`).
         fuse = tf.test.is_built_with_xla()
         self._fused_transform = tf.function(self._transform, jit_compile=fuse, autograph=False)
         self._fused_learn = tf.function(self._published_step, jit_compile=fuse, autograph=False)
@@ -134,7 +137,8 @@ class PrivateStep:
         self._see_microbatches(loss)
         joined = Joined(self.rule, self.specs)
         state = joined.join(self.state())
-        transform = (self._fused_transform if tf.nest.flatten(state) else self._transform)(state, self._trained)
+        fused = functools.partial(centers.transform, self._fused_transform)
+        transform = self._fused_if_large(fused, self._transform)(state, self._trained)
         total, records, complete = self.clip_and_accumulate(loss, variables, tape, joined.part(transform))
         if replicas.count() == 1:  # nobody to add up with: noise and what follows in one pass over the parameters
             learn = functools.partial(self._noise_and_learn, joined, state, transform, total, records)
@@ -204,12 +208,18 @@ class PrivateStep:
 
     def learn(self, joined, state, transform, noised_sum, records):
         """Updates the state from W, counts the step, and returns g~."""
-        return self._keep(joined, records, self._fused_learn, state, transform, joined.join(noised_sum))
+        release = self._fused_if_large(self._fused_learn, self._published_step)
+        return self._keep(joined, records, release, state, transform, joined.join(noised_sum))
 
     def _noise_and_learn(self, joined, state, transform, total, records):
         """`learn` from W = `add_noise(total)`, compiled together."""
         sums = joined.join(total), joined.join(self._normals())
-        return self._keep(joined, records, self._fused_private_step, state, transform, *sums)
+        release = self._fused_if_large(self._fused_private_step, self._private_step)
+        return self._keep(joined, records, release, state, transform, *sums)
+
+    def _fused_if_large(self, fused, plain):
+        """The one of two like functions, the first compiled by XLA, that is worth it for so many coordinates."""
+        return fused if sum(spec.shape.num_elements() for spec in self.specs) > FUSED_FROM else plain
 
     def _keep(self, joined, records, release, *arguments):
         """Keeps what `release(*arguments, divisor)` makes known, g~ and the next state; counts the step."""

@@ -157,6 +157,11 @@ def test_a_comparison_from_end_to_end_which_stops_and_goes_on(tiny, tmp_path, mo
 
     monkeypatch.setattr(default, "train", None)  # nothing is run again
     assert comparison.run(tiny, comparison.Runs(tmp_path / "runs")) == results
+    kept = {**results, "methods": {**results["methods"], "dpsgd": "as it was"}}
+    again = comparison.run(tiny, comparison.Runs(tmp_path / "runs"), tuned=kept)["methods"]
+    assert again == {**results["methods"], "dpsgd": "as it was"}
+    with pytest.raises(ValueError, match="'adult' are of another setting"):
+        comparison.run(tiny, comparison.Runs(tmp_path / "runs"), tuned={**kept, "epochs": 3})
     with pytest.raises(TypeError):  # but for another epsilon all is
         comparison.run(dataclasses.replace(tiny, epsilon=4.0), comparison.Runs(tmp_path / "runs"))
 

@@ -37,34 +37,34 @@ MISTAKES = (
     ),
     Mutation(
         "an extent may grow",
-        "gradients/ghost/labels.py",
-        "holds = tf.equal(extent, tf.shape(check.equals)[check.axis])",
-        "holds = tf.greater_equal(extent, tf.shape(check.equals)[check.axis])",
+        "gradients/graph/extents.py",
+        "answers.append(tf.equal(extents.of(alike),",
+        "answers.append(tf.greater_equal(extents.of(alike),",
         (
             "tests/gradients/ghost/ghost_refusal_test.py::test_a_change_of_the_number_of_rows_is_seen_in_the_run[sliced]",
         ),
     ),
     Mutation(
         "an extent may shrink",
-        "gradients/ghost/labels.py",
-        "holds = tf.equal(extent, tf.shape(check.equals)[check.axis])",
-        "holds = tf.less_equal(extent, tf.shape(check.equals)[check.axis])",
+        "gradients/graph/extents.py",
+        "answers.append(tf.equal(extents.of(alike),",
+        "answers.append(tf.less_equal(extents.of(alike),",
         (
             "tests/gradients/ghost/ghost_refusal_test.py::test_a_change_of_the_number_of_rows_is_seen_in_the_run[padded]",
         ),
     ),
     Mutation(
         "checks are not told to XLA",
-        "gradients/ghost/labels.py",
-        'return tf.where(holds, 0.0, float("nan"))',
-        "return tf.where(holds, 0.0, 0.0)",
+        "gradients/graph/extents.py",
+        'constant(float("nan"), tf.float32)',
+        "constant(0.0, tf.float32)",
         ("tests/gradients/ghost/ghost_refusal_test.py::test_rows_that_only_the_run_can_count_are_checked_in_the_run",),
     ),
     Mutation(
         "rows need not split evenly",
-        "gradients/ghost/labels.py",
-        "holds = tf.equal(extent % tf.maximum(self.n, 1), 0)",
-        "holds = tf.equal(0, 0)",
+        "gradients/graph/extents.py",
+        "answers.append(tf.equal(rest, constant(0)))",
+        "answers.append(tf.equal(rest, rest))",
         ("tests/gradients/ghost/ghost_refusal_test.py::test_rows_that_only_the_run_can_count_are_checked_in_the_run",),
     ),
     Mutation(
@@ -218,8 +218,8 @@ MISTAKES = (
     Mutation(
         "no allowance for cancellation",
         "gradients/ghost/terms.py",
-        "quadratic + 2.0 * tf.abs(linear) + constant)",
-        "quadratic - 2.0 * linear + constant)",
+        "SquaredNorms(squares - twice, squares + tf.abs(twice))",
+        "SquaredNorms(squares - twice, squares - twice)",
         (
             "tests/gradients/ghost/ghost_rules_test.py::test_cancellation_is_covered_by_the_magnitude",
             "tests/gradients/gradients_test.py::test_a_gradient_close_to_the_center_is_clipped_to_one_in_spite_of_cancellation",
@@ -245,15 +245,15 @@ MISTAKES = (
     Mutation(
         "the square lacks its linear term",
         "gradients/ghost/terms.py",
-        "SquaredNorms(quadratic - 2.0 * linear + constant,",
-        "SquaredNorms(quadratic + constant,",
+        "SquaredNorms(squares - twice,",
+        "SquaredNorms(squares,",
         ("tests/gradients/ghost/ghost_zoo_test.py::test_every_variable_is_recognised_and_exact[mlp]",),
     ),
     Mutation(
         "the square lacks its constant",
         "gradients/ghost/terms.py",
-        "SquaredNorms(quadratic - 2.0 * linear + constant,",
-        "SquaredNorms(quadratic - 2.0 * linear,",
+        "squares, twice = quadratic + constant,",
+        "squares, twice = quadratic,",
         ("tests/gradients/ghost/ghost_zoo_test.py::test_every_variable_is_recognised_and_exact[mlp]",),
     ),
     Mutation(

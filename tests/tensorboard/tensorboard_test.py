@@ -1,6 +1,7 @@
 """Tests of `PrivacyTensorBoard`: what real training writes, read back from the event files."""
 
 import doctest
+import importlib
 import json
 import logging as python_logging
 import os
@@ -750,13 +751,31 @@ except ImportError as error:
 """
 
 
-def test_without_the_package_the_fix_is_said_once_it_is_needed():
-    """In a process of its own, where nobody has imported TensorBoard before."""
+NEEDS_TENSORBOARD = re.compile(
+    r"PrivacyTensorBoard needs the package tensorboard \(.*\): pip install 'adaclip-tf\[tensorboard\]'\."
+)
+
+
+def test_without_the_package_the_fix_is_said_once_it_is_needed(tmp_path, monkeypatch):
+    """The modules are imported anew, as if nobody had imported TensorBoard before."""
+    monkeypatch.setattr(adaclip_tf, "tensorboard", adaclip_tf.tensorboard)  # which the import below replaces
+    for name in [*sys.modules]:
+        if name.split(".")[0] == "tensorboard" or name.startswith("adaclip_tf.tensorboard"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)  # what an import meets where the package is missing
+    board = importlib.import_module("adaclip_tf.tensorboard").PrivacyTensorBoard
+    with pytest.raises(ImportError) as caught:
+        board(tmp_path / "never_made")
+    assert NEEDS_TENSORBOARD.fullmatch(str(caught.value))
+    assert not (tmp_path / "never_made").exists()
+
+
+@pytest.mark.slow
+def test_without_the_package_all_else_is_there():
+    """In a process of its own."""
     command = [sys.executable, "-c", WITHOUT_TENSORBOARD]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    said = done.stdout.strip()
-    assert said.startswith("PrivacyTensorBoard needs the package tensorboard (") and "\n" not in said
-    assert said.endswith("): pip install 'adaclip-tf[tensorboard]'.")
+    assert NEEDS_TENSORBOARD.fullmatch(done.stdout.strip())
     assert not os.path.exists("never")
 
 

@@ -25,6 +25,8 @@ are known to keep examples apart, and when. What is not in the table is not prov
 | `elementwise`, `shapes`, `parts`, `contractions`, `calls`, `lists` | the table         |
 | `counted`      | the table for public arrays that are as long as the batch             |
 | `memory`       | what a step keeps                                                     |
+| `callers`      | what is done to data, and decided by it, around the step's function   |
+| `seeds`        | random numbers that somebody may know                                 |
 | `verdict`      | `prove`, and the words of its errors                                  |
 """
 

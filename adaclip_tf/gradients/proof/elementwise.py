@@ -79,7 +79,19 @@ def combined(walk: Walk, op: tf.Operation, tensors: Sequence[tf.Tensor], labels:
 
 @entry(*graph.ENTRYWISE)
 def _elementwise(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
+    if op.type in ("Equal", "NotEqual") and not op.get_attr("incompatible_shape_error"):
+        _fit(walk, op)
     return combined(walk, op, list(op.inputs), labels, op.outputs[0])
+
+
+def _fit(walk: Walk, op: tf.Operation) -> None:
+    """`==` and `!=` of arrays that do not fit give one answer for all, where other ops fail: it must not hang on N."""
+    first, second = (walk.sizes.extents(tensor) for tensor in op.inputs)
+    if first is None or second is None:
+        raise Unproven("works on a tensor of unknown rank")
+    for one, other in zip(reversed(first), reversed(second)):
+        if one != other and 1 not in (one, other) and any(isinstance(extent, Count) for extent in (one, other)):
+            raise Unproven("compares arrays that may not fit, as the number of examples tells")
 
 
 @entry("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4")
@@ -89,6 +101,8 @@ def _quantised(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
         raise Unproven("takes its range from the whole batch", mixing=True)
     if not isinstance(labels[0], Rows) or any(isinstance(label, Rows) for label in labels[1:]):
         raise Unproven("has a range that depends on data")
+    if any(rank(tensor) for tensor in list(op.inputs)[1:]):
+        raise Unproven("has a range for each place along an axis")
     return labels[0]
 
 

@@ -30,17 +30,33 @@ if TYPE_CHECKING:
 
 PASS = "pass the examples as arguments of the `tf.function` or through `fit`."
 LARGE = 1_000_000  # constants beyond this size are not looked at
-_ITERATION = ("IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue")
+_ITERATION = ("IteratorGetNext", "IteratorGetNextSync")
 _COMPOSITE = ("RaggedTensorFromVariant", "DeserializeSparse")
 _owners: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by graph: which replica depends on which data
 
 
 def hands_out_examples(operation: tf.Operation) -> bool:
-    """Whether the op hands out elements of a dataset."""
+    """Whether the op hands out elements of a dataset, as they are."""
+    if operation.type == "OptionalGetValue":
+        return _is_element(operation.inputs[0])
     if operation.type in ("If", "StatelessIf"):
         # On several replicas, where the dataset may be at its end for some of them: an element or an empty one.
-        return any(tensor.op.type == "IteratorGetNextAsOptional" for tensor in operation.inputs)
+        return any(map(_is_element, operation.inputs)) and all(map(_only_unpacks, graph.bodies(operation)))
     return operation.type in _ITERATION
+
+
+def _is_element(tensor: tf.Tensor) -> bool:
+    """Whether it is an optional that a dataset filled: a step may fill one too, with what it likes."""
+    return graph.behind(tensor, ("Identity",)).op.type == "IteratorGetNextAsOptional"
+
+
+def _only_unpacks(branch: tf.Graph) -> bool:
+    """Whether results are taken out of an optional, or computed from nothing that came in: no data."""
+    for tensor in branch.outputs:
+        if graph.behind(tensor, ("Identity",)).op.type != "OptionalGetValue":
+            if any(op.type == "Placeholder" for op in graph.ancestors(tensor.op)):
+                return False
+    return True
 
 
 class Sources:
