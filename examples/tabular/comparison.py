@@ -63,6 +63,7 @@ def run(
     }
     settings = dataclasses.asdict(constants.DEFAULT)
     methods["default"] = {
+        "settings": settings,
         "runs": [
             runs.get(
                 f"{problem.name}/default-{seed}",
@@ -70,7 +71,7 @@ def run(
                 functools.partial(lambda seed: default.train(problem, load(), seed), seed),
             )
             for seed in numbers
-        ]
+        ],
     }
     table = load()
     width = table.x_train.shape[1]

@@ -55,7 +55,7 @@ def run(runs: comparison.Runs, seeds: int = SEEDS) -> comparison.Results:
             runs.get(f"imbalance/{name}-{seed}", {**identity, "seed": seed}, functools.partial(train, name, seed))
             for seed in range(seeds)
         ]
-    return {**same, "name": "imbalance", "methods": methods}
+    return {**same, "name": "imbalance", "settings": dataclasses.asdict(constants.DEFAULT), "methods": methods}
 
 
 def make(rng: np.random.Generator, examples: int = EXAMPLES) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
