@@ -166,7 +166,7 @@ class _Writes(tf.keras.layers.Layer):
         kept = keras.native(self.kept)
         rows = tf.data.Dataset.from_tensor_slices(x)
         if self._how == "map":
-            total = rows.map(lambda row: kept.assign_add(row)).reduce(tf.zeros([4]), lambda a, b: a + b)
+            total = rows.map(kept.assign_add).reduce(tf.zeros([4]), lambda a, b: a + b)
             with tf.control_dependencies([total]):
                 return tf.identity(x)
         if self._how == "reduce":
