@@ -43,6 +43,8 @@ def _why(loss: tf.Tensor, draws: list[tf.Operation], models: Iterable[Any]) -> s
         return "a global seed is set (`tf.random.set_seed`, `keras.utils.set_random_seed`)"
     if any("seed" in op.node_def.attr and (op.get_attr("seed") or op.get_attr("seed2")) for op in draws):
         return "an op has a seed"
+    if any(op.type in graph.DRAWS_OF_A_STATE for op in draws):
+        return "a `tf.random.Generator`, whose seed and state tell them, draws some"
     for layer in (layer for model in models for layer in keras.layers_of(model)):
         if getattr(layer, "seed", None) is not None:
             return f"the layer {layer.name!r} has a seed"
