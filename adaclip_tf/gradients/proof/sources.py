@@ -46,17 +46,14 @@ def hands_out_examples(operation: tf.Operation) -> bool:
 
 
 def _is_element(tensor: tf.Tensor) -> bool:
-    """Whether it is an optional that a dataset filled: a step may fill one too, with what it likes."""
+    """Whether a dataset filled this optional: a step may fill one too, with what it likes."""
     return graph.behind(tensor, ("Identity",)).op.type == "IteratorGetNextAsOptional"
 
 
 def _only_unpacks(branch: tf.Graph) -> bool:
     """Whether results are taken out of an optional, or computed from nothing that came in: no data."""
-    for tensor in branch.outputs:
-        if graph.behind(tensor, ("Identity",)).op.type != "OptionalGetValue":
-            if any(op.type == "Placeholder" for op in graph.ancestors(tensor.op)):
-                return False
-    return True
+    computed = [t.op for t in branch.outputs if graph.behind(t, ("Identity",)).op.type != "OptionalGetValue"]
+    return not any(op.type == "Placeholder" for result in computed for op in graph.ancestors(result))
 
 
 class Sources:
@@ -298,8 +295,5 @@ def _one_replica(found: list[Piece]) -> None:
 
 
 def _enters(walk: Walk, tensor: tf.Tensor) -> bool:
-    return (
-        tensor.dtype == tf.variant
-        and tensor.ref() not in walk.captured
-        and (tensor.op.type == "Placeholder" or hands_out_examples(tensor.op))
-    )
+    is_own = tensor.dtype == tf.variant and tensor.ref() not in walk.captured
+    return is_own and (tensor.op.type == "Placeholder" or hands_out_examples(tensor.op))
