@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from adaclip_tf._internal.keras_both import FitCall, decay_on_all_replicas
+from adaclip_tf._internal.keras_both import FitCall, decay_on_all_replicas, is_called_in
 
 # Keras's adapters for data that it cuts into batches itself.
 _ARRAY_ADAPTERS = {"TensorLikeDataAdapter", "CompositeTensorDataAdapter", "ListsOfScalarsDataAdapter"}
@@ -68,19 +68,25 @@ def path_of(variable: Any) -> str:
 def running_fit(model: Any) -> FitCall | None:
     """What the `fit` of `model` that is above on the stack was given, or None where there is none.
 
-    Keras tells its callbacks nothing of the data. It is in the local variables of `fit`: `x` and `data_handler`, whose
-    `_adapter` is of a class for each kind of data.
+    Keras tells its callbacks nothing of the data, nor of each other. It is in the local variables of `fit`:
+    `callbacks`, `x` and `data_handler`, whose `_adapter` is of a class for each kind of data.
     """
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         names = frame.f_locals
         if frame.f_code.co_name == "fit" and names.get("self") is model and "data_handler" in names:
             adapter = getattr(names["data_handler"], "_adapter", None)
+            callbacks = tuple(getattr(names.get("callbacks"), "callbacks", None) or ())
             if adapter is not None and _ARRAY_ADAPTERS & {kind.__name__ for kind in type(adapter).__mro__}:
-                return FitCall(names.get("x"), True, adapter.batch_size())
-            return FitCall(names.get("x"))
+                return FitCall(names.get("x"), True, adapter.batch_size(), callbacks)
+            return FitCall(names.get("x"), callbacks=callbacks)
         frame = frame.f_back
     return None
+
+
+def is_step_function(graph: Any) -> bool:
+    """Whether it is the graph of the function in which Keras calls `train_step`, with a batch as the dataset has it."""
+    return is_called_in(graph, "run_step")
 
 
 def steps_per_execution(model: Any) -> int | None:
@@ -181,6 +187,7 @@ class OptimizerBase(tf.keras.optimizers.Optimizer, tf.keras.mixed_precision.Loss
 
     def update(self, grads_and_vars: Any, name: str | None = None) -> None:
         """Keras's own update, by gradients that are the same on all replicas."""
+        self.check_applying()  # Keras compiles `update_step`, and does not ask it again
         super().apply_gradients(grads_and_vars, name=name, skip_gradients_aggregation=True)
 
     def update_step(self, gradient: Any, variable: Any) -> None:

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from adaclip_tf._internal import versions
-from adaclip_tf._internal.keras_both import FitCall, decay_on_all_replicas
+from adaclip_tf._internal.keras_both import FitCall, decay_on_all_replicas, is_called_in
 
 if keras.config.backend() != "tensorflow":  # by a configuration file: `versions` has looked at the environment
     raise ImportError(versions.other_backend(keras.config.backend()))
@@ -91,19 +91,25 @@ def path_of(variable: Any) -> str:
 def running_fit(model: Any) -> FitCall | None:
     """What the `fit` of `model` that is above on the stack was given, or None where there is none.
 
-    Keras tells its callbacks nothing of the data. It is in the local variables of `fit`: `x` and `epoch_iterator`,
-    whose `data_adapter` is of a class for each kind of data.
+    Keras tells its callbacks nothing of the data, nor of each other. It is in the local variables of `fit`:
+    `callbacks`, `x` and `epoch_iterator`, whose `data_adapter` is of a class for each kind of data.
     """
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         names = frame.f_locals
         if frame.f_code.co_name == "fit" and names.get("self") is model and "epoch_iterator" in names:
             adapter = getattr(names["epoch_iterator"], "data_adapter", None)
+            callbacks = tuple(getattr(names.get("callbacks"), "callbacks", None) or ())
             if adapter is not None and type(adapter).__name__ == _ARRAY_ADAPTER:
-                return FitCall(names.get("x"), True, adapter.batch_size)
-            return FitCall(names.get("x"))
+                return FitCall(names.get("x"), True, adapter.batch_size, callbacks)
+            return FitCall(names.get("x"), callbacks=callbacks)
         frame = frame.f_back
     return None
+
+
+def is_step_function(graph: Any) -> bool:
+    """Whether it is the graph of the function in which Keras calls `train_step`, with a batch as the dataset has it."""
+    return is_called_in(graph, "one_step_on_data")
 
 
 def steps_per_execution(model: Any) -> int | None:
@@ -243,6 +249,7 @@ class OptimizerBase(_InName):
     def update(self, grads_and_vars: Any, name: str | None = None) -> None:
         """Keras's own update, by gradients that are the same on all replicas."""
         del name
+        self.check_applying()
         gradients, variables = zip(*grads_and_vars)
         super().apply(list(gradients), list(variables))
 

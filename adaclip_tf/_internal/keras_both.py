@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -15,11 +17,23 @@ class FitCall(NamedTuple):
       x: its argument.
       cut: whether Keras cuts `x` into batches; otherwise it comes in batches.
       batch_size: of the batches that are cut.
+      callbacks: all of them, Keras's own too.
     """
 
     x: Any
     cut: bool = False
     batch_size: int | None = None
+    callbacks: tuple[Any, ...] = ()
+
+
+def is_called_in(graph: Any, name: str) -> bool:
+    """Whether `graph` is that of Keras's own function of this name, which is being run."""
+    frame: types.FrameType | None = sys._getframe(1) if getattr(graph, "name", None) == name else None
+    while frame is not None:
+        if frame.f_code.co_name == name and frame.f_globals.get("__name__", "").startswith(("keras.", "tf_keras.")):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def layers_of(model: Any) -> list[Any]:

@@ -77,7 +77,7 @@ def clipped_sum(
     if path != "jacobian":
         handles, others = ghost_handles(passed, num_records, proven)
         if others:
-            report(others, path)
+            report(others, path, variables)
 
     groups = clip.groups_of(len(variables))
     poison = tf.fill([num_records], proven.poison())
@@ -235,12 +235,21 @@ def _each(passed, proven, indices, num_records, num_groups, consume):
     return totals, norms.stack(), raw.stack()
 
 
-def report(others, path) -> None:
-    """Says, or raises if `path` wants it so, that some variables are not on the ghost path."""
+def report(others, path, variables) -> None:
+    """Says, or raises if `path` wants it so, that some variables are not on the ghost path; by their layers' names."""
     reasons = " ".join(dict.fromkeys(others.values()))
+    layers = ", ".join(dict.fromkeys(_layer_of(variables[index]) for index in others))
     if path == "ghost":
         raise ValueError(
-            'No ghost rule for some variables, and `gradient_path="ghost"` allows nothing else: '
+            f'No ghost rule for some variables ({layers}), and `gradient_path="ghost"` allows nothing else: '
             f'{reasons} Use `gradient_path="auto"` to compute these exactly, if slower.'
         )
-    logging.warning("DP gradients of %d variables take the slow path, one example at a time: %s", len(others), reasons)
+    logging.warning(
+        "DP gradients of %d variables (%s) take the slow path, one example at a time: %s", len(others), layers, reasons
+    )
+
+
+def _layer_of(variable) -> str:
+    """The name of the layer that has the variable; the variable's own where it has none."""
+    parts = variable.name.split(":")[0].split("/")
+    return parts[-2] if len(parts) > 1 else parts[0]

@@ -11,12 +11,23 @@ import tensorflow as tf
 FROM = 2**18
 
 
-def if_large(function: Callable[..., Any], specs: Callable[[], Sequence[tf.TensorSpec]]) -> Callable[..., Any]:
-    """`function`, compiled where the variables `specs()`, asked at every call, have more than `FROM` coordinates."""
+def _call(compiled: Any, *arguments: Any) -> Any:
+    return compiled(*arguments)
+
+
+def if_large(
+    function: Callable[..., Any],
+    specs: Callable[[], Sequence[tf.TensorSpec]],
+    run: Callable[..., Any] = _call,
+) -> Callable[..., Any]:
+    """`function`, compiled where the variables `specs()`, asked at every call, have more than `FROM` coordinates.
+
+    `run(compiled, *arguments)` calls what was compiled.
+    """
     compiled = tf.function(function, jit_compile=tf.test.is_built_with_xla(), autograph=False)
 
     def call(*arguments: Any) -> Any:
         size = sum(spec.shape.num_elements() for spec in specs())
-        return compiled(*arguments) if size > FROM else function(*arguments)
+        return run(compiled, *arguments) if size > FROM else function(*arguments)
 
     return call

@@ -33,6 +33,7 @@ class Shell(keras.OptimizerBase):
         super().__init__(learning_rate, name, keras_arguments)
         self.momentum, self.nesterov = momentum, nesterov
         self._handed_over = handed_over.Losses()
+        self._applying = 0
         replicas.check_strategy(self.strategy, type(self).__name__)
 
     # ------------------------------------------------------------------------------------------------------------
@@ -96,7 +97,13 @@ class Shell(keras.OptimizerBase):
             loss = self._handed_over.give(self.name)
             grads_and_vars = self.compute_gradients(loss, [variable for _, variable in grads_and_vars])
         complete = tags.completes(grads_and_vars, self)
-        update = functools.partial(self.update, name=name)
+
+        def update(grads_and_vars):
+            self._applying += 1
+            try:
+                self.update(grads_and_vars, name=name)
+            finally:
+                self._applying -= 1
 
         def apply():
             # `iterations` and weight decay wait for the data, too.
@@ -114,8 +121,17 @@ class Shell(keras.OptimizerBase):
             replicas.together(functools.partial(_update_if, update), complete, grads_and_vars)
         return self.iterations
 
+    def check_applying(self) -> None:
+        """Raises ValueError where an update was not asked for by `apply_gradients`, which knows private gradients."""
+        if not self._applying:
+            raise ValueError(
+                f"{self.name} updates weights by `apply_gradients` only, which refuses gradients that are not private; "
+                "`update_step` and the like are called by it. Call `minimize(loss, variables, tape)`."
+            )
+
     def move(self, gradient, variable, learning_rate):
         """Plain SGD with momentum, as in `tf.keras.optimizers.SGD`. Post-processing."""
+        self.check_applying()
         variable = keras.native(variable)
         step = gradient * tf.cast(learning_rate, variable.dtype)
         if not self.momentum:

@@ -74,6 +74,7 @@ class WrappingOptimizer(DPOptimizer):
 
     def update(self, grads_and_vars, name=None):
         """The inner optimizer's update by g~. Post-processing."""
+        self.check_applying()
         gradients, variables = zip(*grads_and_vars)
 
         def apply(*gradients):

@@ -50,7 +50,9 @@ def check_kept(batches: Any, made_of: Callable[[Any], list[Any]]) -> None:
       batches: what `fit` was given.
       made_of: from a dataset to those that it was made of.
     """
-    draws, made, beside = 0, [], []
+    draws = 0
+    made: list[str] = []
+    beside: list[str] = []
     pending = [batches]
     while pending:
         dataset = pending.pop()

@@ -3,6 +3,7 @@
 # ruff: noqa: F401
 
 from tests.attack import (
+    cases_attributes,
     cases_batch_norm,
     cases_counts,
     cases_gradients,

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from adaclip_tf import DPFixedClipSGD
 from adaclip_tf.gradients import backward, graph, isolated, proof
 from tests import models
 
@@ -249,3 +250,35 @@ def test_examples_draw_from_a_seed_that_moves_on_and_share_what_a_fixed_one_give
     assert len(set(drawn.tolist())) == 5
     fixed = _gradients(_by_a_seed(False), tf.ones([5, 1]), signature=signature)[0]
     assert len(set(fixed.tolist())) == 1
+
+
+def test_a_function_that_counts_its_calls_is_not_run_for_each_example():
+    """Its counter would tell how many examples there are."""
+    calls, kernel = tf.Variable(0.0), tf.Variable(tf.ones([3]))
+
+    @tf.function
+    def counted(x):
+        calls.assign_add(1.0)
+        return tf.linalg.expm(tf.linalg.diag(x))[:, 0, 0]
+
+    optimizer = DPFixedClipSGD(1.0, l2_norm_clip=1.0, noise_multiplier=0.0, expected_batch_size=4)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    def step(x):
+        optimizer.minimize(lambda: counted(x * kernel), [kernel])
+
+    with pytest.raises(ValueError, match="as often as there are examples"):
+        step(tf.ones([4, 3]))
+
+
+def test_a_counter_beside_the_step_counts_once():
+    calls, kernel = tf.Variable(0.0), tf.Variable(tf.ones([3]))
+    optimizer = DPFixedClipSGD(1.0, l2_norm_clip=1.0, noise_multiplier=0.0, expected_batch_size=4)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    def step(x):
+        with tf.control_dependencies([calls.assign_add(1.0)]):
+            optimizer.minimize(lambda: tf.linalg.expm(tf.linalg.diag(x * kernel))[:, 0, 0], [kernel])
+
+    step(tf.ones([4, 3]))
+    assert calls.numpy() == 1.0

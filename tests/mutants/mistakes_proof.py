@@ -290,7 +290,7 @@ MISTAKES = (
     ),
     Mutation(
         "numbers of a fixed seed are draws",
-        "gradients/proof/elementwise.py",
+        "gradients/proof/publics.py",
         '    if op.type.startswith("Stateless") and not labels[1].drawn:\n',
         "    if False:\n",
         (f"{_COUNTED}::test_what_may_tell_the_number_of_examples_is_run_one_by_one[a fixed seed]",),

@@ -376,3 +376,47 @@ def test_whole_epochs_may_follow_one_another():
 
 def test_a_dataset_that_is_shorter_than_an_epoch_is_refused():
     refused("ends after 3 batches", compiled(), slices().batch(BATCH).take(3), PrivacyBudget(**SHUFFLED))
+
+
+# ---------------------------------------------------------------------------------------------------
+# Callbacks that decide by what was not noised.
+
+
+class Own(tf.keras.callbacks.EarlyStopping):
+    """A subclass of one's own."""
+
+
+DECIDING = tf.keras.callbacks
+
+
+@pytest.mark.parametrize(
+    ("callback", "told"),
+    [
+        (lambda: DECIDING.EarlyStopping("loss", patience=9), "EarlyStopping decides by 'loss'"),
+        (lambda: Own("loss", patience=9), "Own decides by 'loss'"),
+        (lambda: DECIDING.ReduceLROnPlateau("loss"), "ReduceLROnPlateau decides by 'loss'"),
+        (lambda: DECIDING.EarlyStopping("epsilon", patience=9, mode="min"), None),
+        (lambda: DECIDING.EarlyStopping("val_loss", patience=9), None),
+    ],
+)
+def test_what_is_decided_by_the_training_loss_is_told_to_be_a_release(caplog, callback, told):
+    model, batches = compiled(), poisson_batches(models.data(N), expected_batch_size=BATCH, steps=1, seed=0)
+    budget = PrivacyBudget.of(batches, delta=DELTA)
+    with caplog.at_level("WARNING", logger="absl"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            model.fit(batches, verbose=0, callbacks=[callback(), budget])
+    said = [record.getMessage() for record in caplog.records if "is a release" in record.getMessage()]
+    assert len(said) == (told is not None)  # once for a budget
+    assert told is None or (said[0].startswith(told) and "('val_loss')" in said[0])
+
+
+def test_tensorboard_tells_it_where_there_is_no_budget(caplog, tmp_path):
+    model, batches = compiled(), poisson_batches(models.data(N), expected_batch_size=BATCH, steps=1, seed=0)
+    board = PrivacyTensorBoard(tmp_path, image_freq=0, histogram_freq=0)
+    keep = DECIDING.ModelCheckpoint(
+        str(tmp_path / "best.weights.h5"), "loss", save_best_only=True, save_weights_only=True
+    )
+    with caplog.at_level("WARNING", logger="absl"):
+        model.fit(batches, verbose=0, callbacks=[board, keep])
+    assert "ModelCheckpoint decides by 'loss'" in caplog.text

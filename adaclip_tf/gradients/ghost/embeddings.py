@@ -42,10 +42,17 @@ class Lookup:
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         scaled = self._values / self.look_up(scale)  # v / b, so that squares are of w's size
         quadratic = self._sum_of_squares(scaled)
+        if terms.is_zero(center):
+            return SquaredNorms(quadratic, quadratic)
         ratio = self.look_up(center / scale)
         linear = self._per_example(scaled) * ratio if terms.is_scalar(ratio) else self._per_example(scaled * ratio)
         constant = terms.constant_part(center, scale, self._vocabulary * self._width)
         return terms.expanded(quadratic, linear, constant)
+
+    def divided(self, rows: tf.Tensor) -> Lookup:
+        """The term of G_ij / rows_i."""
+        values = self._values / tf.gather(rows, self._indices)[:, tf.newaxis]
+        return Lookup(self._n, self.shape, self._indices, values, self._positions)
 
     def look_up(self, table: tf.Tensor) -> tf.Tensor:
         """The rows of an array like the table for all positions; scalars stay such."""

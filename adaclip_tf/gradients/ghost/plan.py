@@ -43,7 +43,12 @@ class Handle:
           The squares and the sum of the absolute values of their terms, both float32 of shape [n]. NaN or
           infinite where the record's gradient is not finite.
         """
-        norms = self._term.squared_norms(self._full(center), self._full(scale))
+        center, scale = (tf.cast(value, tf.float32) for value in (center, scale))
+        term = self._divided_rows(scale) if terms.is_zero(center) else None
+        if term is not None:
+            norms = term.squared_norms(center, tf.constant(1.0))
+        else:
+            norms = self._term.squared_norms(self._full(center), self._full(scale))
         return norms if self._poison is None else SquaredNorms(norms.value + self._poison, norms.magnitude)
 
     @tf.autograph.experimental.do_not_convert
@@ -67,10 +72,24 @@ class Handle:
             sums = slices.sum_row_norms(self._term.examples(), weights, width, self._shape.num_elements())
         return tf.reshape(sums, [*self._shape[:-1], 1] if self._shape.rank else [])
 
-    def _full(self, value: Any) -> tf.Tensor:
-        value = tf.cast(value, tf.float32)
+    def _divided_rows(self, scale: tf.Tensor) -> Term | None:
+        """The gradient over a scale that all coordinates along the last axis share; None where it is not such.
+
+        It is a factor of what the gradient is made of, and norms need no more products than with one scale for all.
+        """
+        divided = getattr(self._term, "divided", None)
+        rows = self._shape[:-1]
+        if divided is None or self._shape.rank < 2 or scale.shape != [*rows, 1] or self._shape[-1] == 1:
+            return None
+        if self._term.shape != (rows.num_elements(), self._shape[-1]):  # type: ignore[attr-defined]
+            return None
+        return divided(tf.reshape(scale, [-1]))
+
+    def _full(self, value: tf.Tensor) -> tf.Tensor:
         if value.shape.rank == 0 or value.shape == self._shape:
             return value
+        if value.shape.num_elements() == 1:
+            return tf.reshape(value, [])
         return tf.broadcast_to(value, self._shape)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf._internal import made
-from adaclip_tf.gradients.ghost import slices, terms
+from adaclip_tf.gradients.ghost import single, slices, terms
 from adaclip_tf.gradients.ghost.terms import Examples, Rows, SquaredNorms
 
 # Up to so many rows per microbatch, products of pairs of them are cheaper than g itself, which is written and read.
@@ -23,7 +23,7 @@ class OuterProduct:
         self._x, self._dy = tf.cast(x, tf.float32), tf.cast(dy, tf.float32)
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        return outer_product_norms(self._x, self._dy, center, scale)
+        return single.squared_norms(self._x, self._dy, center, scale)
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         x, dy = self._x, self._dy
@@ -43,6 +43,14 @@ class OuterProduct:
         x, dy = self._rows.keep(self._x, weights), self._rows.weigh(self._dy, weights)
         parts = tf.norm(tf.reshape(dy, [tf.shape(dy)[0], outer // width, width]), axis=2)
         return tf.matmul(tf.abs(x), parts, transpose_a=True)
+
+    def divided(self, rows: tf.Tensor) -> OuterProduct:
+        """The term of g_ij / rows_i."""
+        return OuterProduct(self._rows, self._x / rows, self._dy)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._x.shape[1], self._dy.shape[1]
 
     def examples(self) -> Examples:
         return self.as_sum().examples()
@@ -176,7 +184,7 @@ class SumOfOuterProducts:
         p = tf.square(tf.math.reciprocal(scale))
         sums, entries = (
             tf.unstack(tf.reshape(value, [len(pairs), self._n]), num=len(pairs))
-            for value in weighted_squares(products[0], p, products[1])
+            for value in single.weighted_squares(products[0], p, products[1])
         )
         total_p = tf.reduce_sum(p) * (float(size) if terms.is_scalar(p) else 1.0)
         short = terms.TINY * (total_p + float(sum(self.shape)))  # by underflow, at most, times the squares' sums
@@ -185,9 +193,24 @@ class SumOfOuterProducts:
         guard = short * float(length) * tf.add_n([entries[i] for i, (s, t) in enumerate(pairs) if s == t])
         quadratic = tf.add_n([*squares, *crossed]) + guard
         magnitude = tf.square(tf.add_n([tf.sqrt(square) for square in squares])) + guard
-        linear = tf.add_n([bilinear(x_t, center * p, dy_t) for x_t, dy_t in zip(xs, dys)])
+        if terms.is_zero(center):
+            return SquaredNorms(quadratic, magnitude)
+        linear = tf.add_n([single.bilinear(x_t, center * p, dy_t) for x_t, dy_t in zip(xs, dys)])
         norms = terms.expanded(quadratic, linear, terms.constant_part(center, scale, size))
         return SquaredNorms(norms.value, norms.magnitude - quadratic + magnitude)
+
+    def divided(self, rows: tf.Tensor) -> SumOfOuterProducts:
+        """The term of g_ij / rows_i; for norms alone."""
+        if self._plain:
+            return of_arrays(self._n, self.arrays[0] / rows, self.arrays[1], self._length)
+
+        def make(arrays: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+            x, dy = self._make(arrays)
+            return x / rows, dy
+
+        return SumOfOuterProducts(
+            n=self._n, arrays=self.arrays, make=make, shape=self.shape, length=self._length, total=self._total
+        )
 
     def is_plain(self, shape: tuple[int, int]) -> bool:
         """Whether `arrays` are x and dy, with this many features."""
@@ -231,47 +254,3 @@ class SumOfOuterProducts:
 
 def _sum_squares(rows: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.square(rows), axis=[1, 2])
-
-
-def outer_product_norms(x: tf.Tensor, dy: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-    """For g_k = x_k dy_k^T, one row of x [n, I] and of dy [n, J] per example: no g is formed.
-
-        sum g^2 p = ((x*x) @ p) . (dy*dy)        sum g a p = (x @ (a*p)) . dy
-
-    contracted first over the longer of I and J. Squares may underflow where the other factor is large, so the
-    most they can be short of is added.
-    """
-    xx, yy = terms.squares_of(x), terms.squares_of(dy)
-    shape = [x.shape[1], dy.shape[1]]
-    size = shape[0] * shape[1]
-    center, scale = (value if terms.is_scalar(value) else made.reshape(value, shape) for value in (center, scale))
-    p = tf.square(tf.math.reciprocal(scale))
-    quadratic, sum_of_squares = weighted_squares(xx, p, yy)
-    total_p = tf.reduce_sum(p) * (float(size) if terms.is_scalar(p) else 1.0)
-    quadratic += terms.TINY * (total_p + float(sum(shape))) * sum_of_squares
-    linear = bilinear(x, center * p, dy)
-    return terms.expanded(quadratic, linear, terms.constant_part(center, scale, size))
-
-
-def weighted_squares(xx: tf.Tensor, p: tf.Tensor, yy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """xx_k^T p yy_k, and the sum of all entries of xx_k and yy_k, for every row k."""
-    if terms.is_scalar(p):
-        sums = terms.row_sums(xx), terms.row_sums(yy)
-        return sums[0] * sums[1] * p, sums[0] + sums[1]
-    # A column of ones in the product adds up the longer rows: one pass over them less.
-    inner, outer = xx.shape[1], yy.shape[1]
-    if inner <= outer:
-        xx, yy, inner, outer = yy, xx, outer, inner
-        p = tf.transpose(p)
-    ones = made.once(("ones", inner), lambda: tf.ones([inner, 1]))
-    product, sums = tf.split(tf.matmul(xx, tf.concat([p, ones], made.constant(1))), made.constant([outer, 1]), 1)
-    return terms.row_sums(product * yy), made.reshape(sums, [-1]) + terms.row_sums(yy)
-
-
-def bilinear(x: tf.Tensor, matrix: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """x_k^T M y_k for every row k. A scalar stands for a matrix full of it."""
-    if terms.is_scalar(matrix):
-        return terms.row_sums(x) * terms.row_sums(y) * matrix
-    if x.shape[1] <= y.shape[1]:
-        return terms.row_sums(tf.matmul(y, matrix, transpose_b=True) * x)
-    return terms.row_sums(tf.matmul(x, matrix) * y)

@@ -176,10 +176,12 @@ class Bias(PerExample):
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         if is_scalar(scale):
             return super().squared_norms(center, scale)
-        scale = made.reshape(scale, [self._size])
+        centered, scale = is_zero(center), made.reshape(scale, [self._size])
         center = tf.broadcast_to(center, [self._size]) if is_scalar(center) else made.reshape(center, [self._size])
         p = tf.square(tf.math.reciprocal(scale))
         quadratic = _times(squares_of(self._dy), p) + TINY * tf.reduce_sum(p)
+        if centered:
+            return SquaredNorms(quadratic, quadratic)
         return expanded(quadratic, _times(self._dy, center * p), constant_part(center, scale, self._size))
 
 
@@ -240,6 +242,11 @@ def _transpose(tensor: tf.Tensor, permutation: list[int]) -> tf.Tensor:
 
 def is_scalar(tensor: tf.Tensor) -> bool:
     return tensor.shape.rank == 0
+
+
+def is_zero(tensor: tf.Tensor) -> bool:
+    """Whether it is 0 for all coordinates, as the graph tells: then nothing need be computed of it."""
+    return is_scalar(tensor) and tf.get_static_value(tensor) == 0.0
 
 
 def constant_part(center: tf.Tensor, scale: tf.Tensor, size: int) -> tf.Tensor:

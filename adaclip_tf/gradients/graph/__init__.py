@@ -43,8 +43,9 @@ from adaclip_tf.gradients.graph.ops import (
     SHAPES,
     UNCHANGED,
     has_effects,
+    has_functions,
     is_stateful,
     may_write,
     moves_on,
 )
-from adaclip_tf.gradients.graph.reach import ancestors, behind, bodies, in_order, inside, is_used
+from adaclip_tf.gradients.graph.reach import ancestors, behind, bodies, called, in_order, inside, is_used

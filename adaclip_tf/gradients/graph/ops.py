@@ -84,12 +84,20 @@ BATCH_PRODUCTS = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 BATCH_NORMS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 BATCH_NORM_GRADIENTS = ("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
 _STATEFUL: dict[str, bool] = {}
+_WITH_FUNCTIONS: dict[str, bool] = {}
 
 
 def is_stateful(op: tf.Operation) -> bool:
     if op.type not in _STATEFUL:
         _STATEFUL[op.type] = bool(op.op_def.is_stateful)
     return _STATEFUL[op.type]
+
+
+def has_functions(op: tf.Operation) -> bool:
+    """Whether ops of this type have functions: calls, loops, datasets."""
+    if op.type not in _WITH_FUNCTIONS:
+        _WITH_FUNCTIONS[op.type] = any(attribute.type in ("func", "list(func)") for attribute in op.op_def.attr)
+    return _WITH_FUNCTIONS[op.type]
 
 
 def moves_on(op: tf.Operation) -> bool:

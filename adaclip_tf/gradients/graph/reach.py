@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
-from adaclip_tf.gradients.graph.ops import CALLS
+from adaclip_tf.gradients.graph.ops import CALLS, has_functions
 
 
 def ancestors(operation: tf.Operation) -> set[tf.Operation]:
@@ -64,10 +64,19 @@ def _body(function: Any) -> tf.Graph:
     return function.graph if hasattr(function, "graph") else function_def_to_graph(function.definition)
 
 
+def called(op: tf.Operation) -> list[tf.Graph]:
+    """The functions that `op` has something to do with: that it calls, or that a dataset of it will."""
+    names: list[str] = []
+    if not has_functions(op):
+        return []
+    for value in op.node_def.attr.values():
+        names += [value.func.name] if value.HasField("func") else [function.name for function in value.list.func]
+    return [_body(op.graph._get_function(name)) for name in names if op.graph._is_function(name)]
+
+
 def inside(op: tf.Operation) -> Iterator[tf.Operation]:
-    """All ops of the functions that `op` calls, and that these call."""
-    if op.type in CALLS:
-        for body in bodies(op):
-            for inner in body.get_operations():
-                yield inner
-                yield from inside(inner)
+    """All ops of the functions that `op` calls, and that these call; those of datasets too."""
+    for body in called(op):
+        for inner in body.get_operations():
+            yield inner
+            yield from inside(inner)

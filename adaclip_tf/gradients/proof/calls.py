@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.proof import memory
+from adaclip_tf.gradients.proof import elementwise, memory
 from adaclip_tf.gradients.proof.labels import EVERYWHERE, Lost, Public, Rows, Sizes, Unproven
 from adaclip_tf.gradients.proof.symbols import Count
 from adaclip_tf.gradients.proof.table import CALLS, Listed, describe
@@ -119,6 +119,7 @@ def _loop(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
             if len(results) != len(current):
                 return _unfollowed(op, labels, "a loop")
             joined = [joined_label(op, before, after) for before, after in zip(current, results)]
+            joined = [_sound(walk, op, *each, walk.entered[op]) for each in enumerate(zip(labels, results, joined))]
             if joined == current:
                 break
             settled = all(isinstance(now, Listed) or now == before for now, before in zip(joined, current))
@@ -135,6 +136,24 @@ def _loop(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
     if isinstance(goes_on, Public) or not memory.tells(labels):
         return current
     return Lost(f"{describe(op)} goes on for as long as data says")
+
+
+def _sound(walk: Walk, op: tf.Operation, index: int, labels: tuple[Any, Any, Any], inner: Walk) -> Any:
+    """The label of a state, unless it may be the public array that it starts as, or is set to, and that is too long.
+
+    Of such an array only the axis that holds the examples later may be as long as there are examples.
+    """
+    first, result, joined = labels
+    if not isinstance(joined, Rows):
+        return joined
+    try:
+        if isinstance(first, Public) and first.counted:
+            elementwise.not_counted(walk.sizes.extents(op.inputs[index]), joined.axis)
+        if isinstance(result, Public) and result.counted:
+            elementwise.not_counted(inner.sizes.extents(inner.graph.outputs[index]), joined.axis)
+    except Unproven as unproven:
+        return Lost(f"{describe(op)} {unproven.reason}")
+    return joined
 
 
 def _afresh(first: Any, now: Any) -> Any:
@@ -158,9 +177,11 @@ def joined_label(op: tf.Operation, before: Any, after: Any) -> Any:
         return before if isinstance(before, Lost) else after
     if isinstance(before, Listed) and isinstance(after, Listed):
         holes = before.holes or after.holes
+        long = None if before.long is None or after.long is None else before.long | after.long
         if before.element is None or after.element is None:
-            return dataclasses.replace(after if before.element is None else before, holes=holes)
-        return Listed(joined_label(op, before.element, after.element), _common(before.symbols, after.symbols), holes)
+            return dataclasses.replace(after if before.element is None else before, holes=holes, long=long)
+        symbols = _common(before.symbols, after.symbols)
+        return Listed(joined_label(op, before.element, after.element), symbols, holes, long)
     if isinstance(before, Public) and isinstance(after, Public):
         return _either((before, after))
     if isinstance(before, Public) and isinstance(after, Rows) and before.is_uniform(after.axis):
@@ -168,7 +189,9 @@ def joined_label(op: tf.Operation, before: Any, after: Any) -> Any:
     if isinstance(after, Public) and isinstance(before, Rows) and after.is_uniform(before.axis):
         return before  # one that is set to zeros
     if isinstance(before, Public) and isinstance(after, Sizes):
-        return after
+        return Sizes()
+    if isinstance(before, Sizes) and isinstance(after, Sizes):
+        return Sizes(None if before.places is None or after.places is None else before.places | after.places)
     if (
         isinstance(before, Rows)
         and isinstance(after, Rows)

@@ -113,7 +113,10 @@ _LAST |= {"SelfAdjointEigV2": 2, "MatrixDiagV3": 1, "RGBToHSV": 1, "HSVToRGB": 1
 @entry(*_LAST)
 def _last_axes(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     label = only_first(labels)
-    if label.axis >= rank(op.inputs[0]) - _LAST[op.type]:
+    last = _LAST[op.type]
+    if op.type == "MatrixDiagV3" and rank(op.inputs[0]) + 1 != rank(op.outputs[0]):
+        last = 2  # several diagonals of one matrix, side by side
+    if label.axis >= rank(op.inputs[0]) - last:
         raise Unproven("works across the examples of the batch", mixing=True)
     return label
 
@@ -176,6 +179,8 @@ def _contracted(walk: Walk, op: tf.Operation, labels: Labels, inputs: list[list[
 # ---------------------------------------------------------------------------------------------------
 # Convolutions and their like: the first axis is that of the images.
 
+# Attributes with an entry for each axis of an image, that of the examples first.
+_WINDOWS = frozenset({"ksize", "ksizes", "strides", "rates"})
 # Which inputs are images; all others must be public.
 SIZE_ARGUMENTS["Bincount"] = frozenset({1})  # as wide as the largest entry
 _IMAGES: dict[str, tuple[int, ...]] = {
@@ -201,6 +206,9 @@ _IMAGES: dict[str, tuple[int, ...]] = {
 @entry("Conv2DBackpropInput", "DepthwiseConv2dNativeBackpropInput", "Conv3DBackpropInputV2", sizes=[0])
 def _images(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     label = _first_axis(walk, op, labels, _IMAGES[op.type])
+    windows = [op.get_attr(attribute) for attribute in op.node_def.attr if attribute in _WINDOWS]
+    if any(window[0] != 1 for window in windows):
+        raise Unproven("has a window over the examples of the batch", mixing=True)  # XLA has no qualms about it
     others = [own for index, own in enumerate(labels) if index not in _IMAGES[op.type]]
     if any(isinstance(own, Rows) for own in others):
         raise Unproven("has a kernel, or a size, that depends on data")
@@ -242,11 +250,13 @@ def _fused_batch_norm(walk: Walk, op: tf.Operation, labels: Labels) -> list[Any]
     if not rows:
         raise Unproven("has parameters that depend on data")
     label = single_block(elementwise.joined(rows, [own.axis for own in rows]))
-    channel = 1 if op.get_attr("data_format") == b"NCHW" else rank(op.inputs[0]) - 1
+    channel = 1 if op.get_attr("data_format").startswith(b"NC") else rank(op.inputs[0]) - 1
     per_channel = dataclasses.replace(label, axis=0)
     if label.axis == channel:
         for tensor, own in zip(list(op.inputs)[images:], labels[images:]):
-            if isinstance(own, Public) and tensor.shape != [0]:
+            if isinstance(own, Rows):
+                elementwise.joined([per_channel, single_block(own)], [0, own.axis])
+            elif isinstance(own, Public) and tensor.shape != [0]:
                 elementwise.meets(walk, tensor, own, 0)
         return [label, *[per_channel] * (len(op.outputs) - 1)]
     if any(isinstance(own, Rows) for own in labels[images:]):

@@ -14,13 +14,41 @@ import tensorflow as tf
 
 from adaclip_tf.gradients.proof.calls import joined_label
 from adaclip_tf.gradients.proof.labels import EVERYWHERE, Public, Rows, Sizes, Unproven
+from adaclip_tf.gradients.proof.symbols import Count
 from adaclip_tf.gradients.proof.table import LISTS, PUBLIC, SIZE_ARGUMENTS, Listed, entry
 from adaclip_tf.gradients.proof.walk import Walk, listed
 
 
 def _empty_list(walk: Walk, op: tf.Operation, labels: Any) -> Any:
-    del walk, labels
-    return Listed(None, holes=op.type == "TensorListReserve")
+    return Listed(None, holes=op.type == "TensorListReserve", long=_long(walk, op.inputs[0], labels[0]))
+
+
+def _long(walk: Walk, shape: tf.Tensor, label: Any) -> frozenset[int] | None:
+    """The axes for which a shape says that they are as long as there are examples; None: nobody knows."""
+    if not isinstance(label, Sizes) or label.places is not None:
+        return label.places if isinstance(label, Sizes) else frozenset()
+    symbols = walk.sizes.symbols(shape)
+    if symbols is None or symbols.ndim != 1:
+        return None
+    return frozenset(axis for axis, symbol in enumerate(symbols) if isinstance(symbol, Count))
+
+
+def _long_in(label: Any) -> frozenset[int] | None:
+    """The axes of a list's elements, and of what is read where there are none, that may be as long."""
+    if not isinstance(label, Listed) or label.long is None:
+        return None
+    if isinstance(label.element, Rows):
+        return label.long | {label.element.axis}
+    known = label.element is None or (isinstance(label.element, Public) and not label.element.counted)
+    return label.long if known else None
+
+
+def _no_long_holes(walk: Walk, label: Listed, shape: tf.Tensor, shape_label: Any) -> None:
+    """Raises if elements that nobody put in, read as `shape`, may be long along another axis than the examples'."""
+    if label.holes and isinstance(label.element, Rows):
+        asked = _long(walk, shape, shape_label)
+        if asked is None or label.long is None or (asked | label.long) - {label.element.axis}:
+            raise Unproven("may read zeros that are as long as there are examples")
 
 
 PUBLIC["TensorListReserve"] = PUBLIC["EmptyTensorList"] = _empty_list
@@ -51,6 +79,7 @@ PUBLIC["TensorListFromTensor"] = _from_tensor
 def _get_item(walk: Walk, op: tf.Operation, labels: Any) -> Any:
     if not isinstance(labels[0], Listed) or not isinstance(labels[1], Public):
         raise Unproven("takes an element that data chooses")
+    _no_long_holes(walk, labels[0], op.inputs[2], labels[2])
     return _taken(walk, labels[0], op.outputs[0])
 
 
@@ -77,6 +106,7 @@ def _pop_back(walk: Walk, op: tf.Operation, labels: Any) -> Any:
     """The list without its last element, and that one."""
     if not isinstance(labels[0], Listed):
         raise Unproven("works on a list that is not followed")
+    _no_long_holes(walk, labels[0], op.inputs[1], labels[1])
     return [labels[0], _taken(walk, labels[0], op.outputs[1])]
 
 
@@ -99,9 +129,9 @@ PUBLIC["TensorListSetItem"], PUBLIC["TensorListPushBack"] = _set_item, _push_bac
 
 @entry("TensorListStack", "TensorListConcatV2", sizes=[1])
 def _stack(walk: Walk, op: tf.Operation, labels: Any) -> Any:
-    del walk
     if op.type != "TensorListStack" or not isinstance(labels[0], Listed):
         raise Unproven("joins a list along the axis that holds the examples")
+    _no_long_holes(walk, labels[0], op.inputs[1], labels[1])
     element = labels[0].element
     if isinstance(element, Rows):
         return dataclasses.replace(element, axis=element.axis + 1)
@@ -122,8 +152,8 @@ def _added(walk: Walk, op: tf.Operation, labels: Any) -> Any:
 
 
 def _zeros(walk: Walk, op: tf.Operation, labels: Any) -> Any:
-    del walk, op, labels
-    return Listed(None, holes=True)
+    del walk, op
+    return Listed(None, holes=True, long=_long_in(labels[0]))
 
 
 LISTS["AddN"], LISTS["ZerosLike"] = _added, _zeros
@@ -131,8 +161,9 @@ LISTS["AddN"], LISTS["ZerosLike"] = _added, _zeros
 
 @entry("TensorListElementShape")
 def _element_shape(walk: Walk, op: tf.Operation, labels: Any) -> Any:
-    del walk, op, labels
-    return Sizes()
+    """How gradients make a list like another."""
+    del walk, op
+    return Sizes(_long_in(labels[0]))
 
 
 @entry("TensorListLength")

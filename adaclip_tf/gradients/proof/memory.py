@@ -3,12 +3,13 @@
 Nothing of a batch may stay behind but what was noised: what an example leaves in a variable is in the saved model, and
 reaches the gradients of all batches to come. So every op that hands something computed from the data to a resource is
 refused, whatever its name; how many examples there are is such a thing, too. So is an op without results that gets
-data (a file, a staging area), and one that hands data to Python on the way to the loss, since Python may write
-anywhere. (Behind the optimizer's call it may: metrics in Python are computed there. What it does with the batch is for
-the program to answer for, as in a callback.) Exempt are
+data (a file, a staging area), and one that hands data to Python, since Python may write anywhere. (A Keras metric may
+be computed in Python, behind the optimizer's call. What it does with the batch is for the program to answer for, as in
+a callback.) Exempt are
 
- - the state of Keras metrics, as long as the loss does not read it. It is not part of the model's weights, but it IS in
-   saved files: `adaclip_tf.release` leaves it out;
+ - the state of Keras metrics. It is not part of the model's weights, but it IS in saved files: `adaclip_tf.release`
+   leaves it out. What is read from it counts as data, whoever reads it: the loss, a weight, a learning rate, a
+   constraint. So it stays among metrics;
  - what the optimizers themselves keep between the parts of a logical batch (`exempt`), in no saved file;
  - values that were noised (`privatised`).
 """
@@ -26,7 +27,7 @@ import tensorflow as tf
 
 from adaclip_tf._internal import keras
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.proof.labels import EVERYWHERE, Public, Sizes
+from adaclip_tf.gradients.proof.labels import EVERYWHERE, Lost, Public, Sizes
 
 if TYPE_CHECKING:
     from adaclip_tf.gradients.proof.walk import Walk
@@ -77,13 +78,42 @@ class Memory:
         self.writes: list[Write] = []
         self.metrics: set[Any] = set()  # handles of Keras metrics, as far as they were asked for
         self.is_watching = False  # whether the loss is there already
+        self.reads: dict[Any, list[tuple[Walk, tf.Operation]]] = {}  # of what is no metric, by handle
+        self._looked = False
+
+    def is_metric(self, handle: Any) -> bool:
+        """Whether this is the handle of a Keras metric's variable."""
+        if handle not in self.metrics and handle not in self.reads:
+            self.metrics |= _handles_of(_metrics_of_running_models())
+            if not self._looked:
+                self.metrics |= _handles_of(_all_metrics())
+                self._looked = True
+        return handle in self.metrics
+
+    def look_again(self) -> None:
+        """Keras makes metrics while it traces a step. What was read of such, before it was known as one, is data."""
+        for handle in [handle for handle in self.reads if handle in self.metrics]:
+            for walk, op in self.reads.pop(handle):
+                pending = list(op.outputs)
+                while pending:
+                    tensor = pending.pop()
+                    if not isinstance(walk.labels.get(tensor.ref()), Lost):
+                        walk.labels[tensor.ref()] = read_label(op)
+                        for reader in tensor.consumers():
+                            pending.extend(reader.outputs)
+                            self.visit(walk, reader, [walk.label(part) for part in reader.inputs])
 
     def visit(self, walk: Walk, op: tf.Operation, labels: list[Any]) -> None:
         """Notes `op` if it writes data, or how many examples there are."""
-        if op.type in graph.PYTHON:
-            if not self.is_watching and tells(labels):
-                self.writes.append(Write(op, None))
-        elif graph.may_write(op) or (op.type in graph.RANDOM and _decided(labels)):
+        by_itself = graph.may_write(op)
+        is_python = op.type in graph.PYTHON
+        if op.type not in graph.CALLS and graph.has_functions(op):  # a dataset's, which are not walked through
+            inside = list(graph.inside(op))
+            by_itself = by_itself or any(map(graph.has_effects, inside))
+            is_python = any(inner.type in graph.PYTHON for inner in inside)
+        if is_python and tells(labels) and not (self.is_watching and _in_a_metric()):
+            self.writes.append(Write(op, None))
+        elif by_itself or (op.type in graph.RANDOM and _decided(labels)):
             handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
             if (handles or not op.outputs) and (walk.told or tells(labels)):  # a write tells of who decided it, too
                 self.writes.append(Write(op, root(walk, handles[0]) if handles else None))
@@ -97,6 +127,24 @@ def _decided(labels: list[Any]) -> bool:
 def tells(labels: list[Any]) -> bool:
     """Whether there is something of the data, or how many examples there are, in tensors with these labels."""
     return not all(isinstance(label, Public) and not label.counted for label in labels)
+
+
+def read_metric(walk: Walk, op: tf.Operation) -> bool:
+    """Whether the op reads the state of a Keras metric."""
+    if not op.outputs or op.type not in graph.READS:
+        return False
+    handles = [root(walk, tensor) for tensor in op.inputs if tensor.dtype == tf.resource]
+    if any(walk.memory.is_metric(handle) for handle in handles):
+        return True
+    for handle in handles:
+        walk.memory.reads.setdefault(handle, []).append((walk, op))
+    return False
+
+
+def read_label(op: tf.Operation) -> Lost:
+    """The label of what was read from a metric."""
+    what = "reads a Keras metric, in which something of every example is kept"
+    return Lost(f"the op {op.name!r} ({op.type}) {what}", mixing=True)
 
 
 def root(walk: Walk, tensor: tf.Tensor) -> Any:
@@ -113,16 +161,18 @@ def root(walk: Walk, tensor: tf.Tensor) -> Any:
 def check(walk: Walk, read: set[Any]) -> None:
     """Raises ValueError if the walked graphs keep data; `read` are the resources on which the loss depends."""
     found = walk.memory
-    writes, found.writes = found.writes, []
-    for write in writes:
+    while found.writes:
+        write = found.writes.pop(0)
         if write.handle is None:
-            raise ValueError(_python_message(write) if write.op.type in graph.PYTHON else _message(write, False))
+            is_python = any(op.type in graph.PYTHON for op in (write.op, *graph.inside(write.op)))
+            raise ValueError(_python_message(write) if is_python else _message(write, False))
         if write.handle not in found.metrics:
             if any(write.handle in handles.ids for handles in _exempt):
                 continue
             found.metrics |= _handles_of(_metrics_of_running_models())
             if write.handle not in found.metrics:
                 found.metrics |= _handles_of(_all_metrics())
+            found.look_again()
         if write.handle not in found.metrics or write.handle in read:
             raise ValueError(_message(write, write.handle in found.metrics))
 
@@ -137,7 +187,9 @@ def watch(walk: Walk, read: set[Any]) -> None:
 
     def create_and_check(*arguments: Any, **options: Any) -> tf.Operation:
         op = create(*arguments, **options)
-        if graph.has_effects(op) and (not op.outputs or any(tensor.dtype == tf.resource for tensor in op.inputs)):
+        may_keep = graph.has_effects(op) or op.type in graph.RANDOM
+        may_keep = may_keep and (not op.outputs or any(tensor.dtype == tf.resource for tensor in op.inputs))
+        if may_keep or op.type in graph.PYTHON or graph.has_functions(op):
             walk.advance()
             check(walk, read)
         return op
@@ -178,15 +230,32 @@ def _handles_of(metrics: Iterable[Any]) -> set[int]:
     return found
 
 
+def _in_a_metric() -> bool:
+    """Whether a method of a Keras metric is being run."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        candidates = [frame.f_locals.get(name) for name in ("self", "metric_obj")]
+        if any(issubclass(type(candidate), tf.keras.metrics.Metric) for candidate in candidates):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _metrics_of_running_models() -> Iterator[Any]:
-    """The metrics of the models whose methods are being run: those of a `fit`, found at once."""
+    """The metrics of those: found at once."""
+    for model in running_models():
+        yield from (metric for metric in model.metrics if issubclass(type(metric), tf.keras.metrics.Metric))
+
+
+def running_models() -> Iterator[Any]:
+    """The models whose methods are being run, as in `fit`."""
     frame: types.FrameType | None = sys._getframe(1)
     seen: set[int] = set()
     while frame is not None:
         model: Any = frame.f_locals.get("self")
         if id(model) not in seen and issubclass(type(model), tf.keras.Model):
             seen.add(id(model))
-            yield from (metric for metric in model.metrics if issubclass(type(metric), tf.keras.metrics.Metric))
+            yield model
         frame = frame.f_back
 
 

@@ -73,7 +73,7 @@ def _strided_slice(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     if not taken.whole[label.axis]:
         raise Unproven("takes some of the examples")
     for position in (1, 2):  # one entry per entry of the slice's specification; that of the examples is masked
-        fixed_sizes(walk, op.inputs[position], labels[position], label.axis)
+        fixed_sizes(walk, op.inputs[position], labels[position], taken.entry.get(label.axis, -1))
     return dataclasses.replace(label, axis=taken.output[label.axis])
 
 
@@ -88,8 +88,8 @@ def _strided_slice_grad(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     taken = StridedSlice(op, begin, end, strides, op.outputs[0].shape)
     for axis, result in taken.output.items():
         if result == label.axis and taken.whole[axis]:
-            for position in (0, 1, 2):
-                fixed_sizes(walk, op.inputs[position], labels[position], axis)
+            for position, own in ((0, axis), (1, taken.entry.get(axis, -1)), (2, taken.entry.get(axis, -1))):
+                fixed_sizes(walk, op.inputs[position], labels[position], own)
             return dataclasses.replace(label, axis=axis)
     raise Unproven("puts examples back into some places of a batch")
 

@@ -37,7 +37,8 @@ def _reshape(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     per example, if that is a whole number.
     """
     label = only_first(labels)
-    before = walk.sizes.extents(graph.with_ones(op.inputs[0]))
+    # Only of the first axis does a label say where it lies in what such a sum was given.
+    before = walk.sizes.extents(op.inputs[0] if label.axis else graph.with_ones(op.inputs[0]))
     after, rest = _new_shape(walk, op)
     walk.settle(op.inputs[1])  # no entry is lost or won, so the axes are looked at below, one and all
     if label.outer != 1:

@@ -65,7 +65,10 @@ class Evaluator:
         """The entries of an integer tensor as an object array of symbols, or None."""
         key = tensor.ref()
         if key not in self._known:
-            self._known[key] = self._evaluate(tensor)
+            found = self._evaluate(tensor)
+            # What does not have the tensor's own shape was evaluated as another op than it is.
+            fits = found is not None and tensor.shape.is_compatible_with(found.shape)
+            self._known[key] = found if fits else None
         return self._known[key]
 
     def integers(self, tensor: tf.Tensor) -> list[int] | None:
@@ -98,7 +101,8 @@ class Evaluator:
         if op.type == "ConcatOffset":
             return self._concat_offset(op, tensor.value_index)
         if op.type in graph.UNCHANGED:
-            return self.symbols(op.inputs[0])
+            # A number that does not fit into a narrow type becomes another one.
+            return self.symbols(op.inputs[0]) if tensor.dtype in _WIDE else None
         if op.type in BINARY:
             fixed = self._pinned(op) if op.type == "Minimum" else None
             return self._binary(op) if fixed is None else fixed
@@ -148,8 +152,17 @@ class Evaluator:
         try:
             result = _REARRANGE[op.type](op, parts)
             return result if isinstance(result, np.ndarray) else _array(result)
-        except (IndexError, TypeError, ValueError):
+        except (IndexError, KeyError, TypeError, ValueError):
             return None
+
+
+_WIDE = (tf.int32, tf.int64, tf.float32, tf.float64)
+
+
+def _plain(*symbols: Any) -> None:
+    """Raises unless these are whole numbers: a place that is not known could be any, and Python takes None for all."""
+    if not all(isinstance(symbol, int) for symbol in symbols):
+        raise ValueError("a place that only the run tells")
 
 
 def _constant(tensor: tf.Tensor) -> np.ndarray | None:
@@ -177,7 +190,7 @@ def _array(symbols: Any) -> Any:
 
 
 class StridedSlice:
-    """Which axis of the input becomes which one of the output, and which are taken whole."""
+    """Which axis of the input becomes which one of the output, which are taken whole, and which entry says so."""
 
     def __init__(self, op: tf.Operation, begin: Any, end: Any, strides: Any, shape: Any):
         masks = {n: op.get_attr(f"{n}_mask") for n in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
@@ -186,6 +199,7 @@ class StridedSlice:
         named = sum(not bit("new_axis", i) and not bit("ellipsis", i) for i in range(count))
         self.output: dict[int, Any] = {}  # None: the axis is dropped
         self.whole: dict[int, bool] = {}
+        self.entry: dict[int, int] = {}  # not for those that an ellipsis, or nothing at all, stands for
         axis = result = 0
         for i in range(count):
             if bit("ellipsis", i):
@@ -195,7 +209,7 @@ class StridedSlice:
             elif bit("new_axis", i):
                 result += 1
             elif bit("shrink_axis", i):
-                self.output[axis], self.whole[axis] = None, False
+                self.output[axis], self.whole[axis], self.entry[axis] = None, False, i
                 axis += 1
             else:
                 starts = bit("begin", i) or (begin is not None and begin[i] == 0)
@@ -203,6 +217,7 @@ class StridedSlice:
                 if not ends and end is not None and shape[axis] is not None and isinstance(end[i], int):
                     ends = end[i] >= shape[axis]
                 self.output[axis], self.whole[axis] = result, bool(starts and ends and strides[i] == 1)
+                self.entry[axis] = i
                 axis, result = axis + 1, result + 1
         while axis < total:
             self.output[axis], self.whole[axis] = result, True
@@ -214,9 +229,27 @@ def _strided_slice(op: tf.Operation, parts: list[np.ndarray]) -> np.ndarray:
     masks = {name: op.get_attr(f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
     if len(begin) != 1 or masks["ellipsis"] or masks["new_axis"]:
         raise ValueError("not a plain slice of a vector")
+    _plain(*([] if masks["begin"] and not masks["shrink_axis"] else begin), *([] if masks["end"] else end), *strides)
     if masks["shrink_axis"]:
-        return _array(vector[begin[0]])
+        return vector[begin[0]] if vector.ndim > 1 else _array(vector[begin[0]])
     return vector[None if masks["begin"] else begin[0] : None if masks["end"] else end[0] : strides[0]]
+
+
+def _gather(op: tf.Operation, parts: list[np.ndarray]) -> np.ndarray:
+    if parts[0].ndim != 1 or op.get_attr("batch_dims"):
+        raise ValueError("not of a vector")
+    _plain(*parts[1].ravel())
+    picked = parts[0][np.array(parts[1].tolist(), int)]
+    return picked if isinstance(picked, np.ndarray) else _array(picked)
+
+
+def _slice(op: tf.Operation, parts: list[np.ndarray]) -> np.ndarray:
+    del op
+    if parts[0].ndim != 1:
+        raise ValueError("not of a vector")
+    (start,), (size,) = parts[1], parts[2]
+    _plain(start, size)
+    return parts[0][start : None if size == -1 else start + size]
 
 
 def _prod(op: tf.Operation, parts: list[np.ndarray]) -> np.ndarray:
@@ -232,16 +265,17 @@ def _stitch(op: tf.Operation, parts: list[np.ndarray]) -> np.ndarray:
     half = len(parts) // 2
     result: dict[int, Any] = {}
     for indices, values in zip(parts[:half], parts[half:]):
+        _plain(*indices.ravel())
         result.update(zip(indices.ravel(), values.ravel()))
-    return _array([result[position] for position in sorted(result)])
+    return _array([result[position] for position in range(len(result))])  # without gaps, or KeyError
 
 
 _REARRANGE: dict[str, Callable[[tf.Operation, list[np.ndarray]], np.ndarray]] = {
     "StridedSlice": _strided_slice,
-    "GatherV2": lambda op, parts: parts[0][np.array(parts[1].tolist(), int)],
+    "GatherV2": _gather,
     "Pack": lambda op, parts: np.stack(parts, axis=op.get_attr("axis")),
     "ConcatV2": lambda op, parts: np.concatenate([np.atleast_1d(part) for part in parts[:-1]], int(parts[-1][()])),
-    "Slice": lambda op, parts: parts[0][parts[1][0] : None if parts[2][0] == -1 else parts[1][0] + parts[2][0]],
+    "Slice": _slice,
     "Squeeze": lambda op, parts: parts[0].reshape([]) if parts[0].size == 1 else parts[0],
     "ExpandDims": lambda op, parts: np.expand_dims(parts[0], int(parts[1][()])),
     "Reshape": lambda op, parts: parts[0].reshape([int(extent) for extent in parts[1]]),

@@ -30,17 +30,30 @@ if TYPE_CHECKING:
 
 PASS = "pass the examples as arguments of the `tf.function` or through `fit`."
 LARGE = 1_000_000  # constants beyond this size are not looked at
-_ITERATION = ("IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue")
+_ITERATION = ("IteratorGetNext", "IteratorGetNextSync")
 _COMPOSITE = ("RaggedTensorFromVariant", "DeserializeSparse")
 _owners: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by graph: which replica depends on which data
 
 
 def hands_out_examples(operation: tf.Operation) -> bool:
-    """Whether the op hands out elements of a dataset."""
+    """Whether the op hands out elements of a dataset, as they are."""
+    if operation.type == "OptionalGetValue":
+        return _is_element(operation.inputs[0])
     if operation.type in ("If", "StatelessIf"):
         # On several replicas, where the dataset may be at its end for some of them: an element or an empty one.
-        return any(tensor.op.type == "IteratorGetNextAsOptional" for tensor in operation.inputs)
+        return any(map(_is_element, operation.inputs)) and all(map(_only_unpacks, graph.bodies(operation)))
     return operation.type in _ITERATION
+
+
+def _is_element(tensor: tf.Tensor) -> bool:
+    """Whether a dataset filled this optional: a step may fill one too, with what it likes."""
+    return graph.behind(tensor, ("Identity",)).op.type == "IteratorGetNextAsOptional"
+
+
+def _only_unpacks(branch: tf.Graph) -> bool:
+    """Whether results are taken out of an optional, or computed from nothing that came in: no data."""
+    computed = [t.op for t in branch.outputs if graph.behind(t, ("Identity",)).op.type != "OptionalGetValue"]
+    return not any(op.type == "Placeholder" for result in computed for op in graph.ancestors(result))
 
 
 class Sources:
@@ -282,8 +295,5 @@ def _one_replica(found: list[Piece]) -> None:
 
 
 def _enters(walk: Walk, tensor: tf.Tensor) -> bool:
-    return (
-        tensor.dtype == tf.variant
-        and tensor.ref() not in walk.captured
-        and (tensor.op.type == "Placeholder" or hands_out_examples(tensor.op))
-    )
+    is_own = tensor.dtype == tf.variant and tensor.ref() not in walk.captured
+    return is_own and (tensor.op.type == "Placeholder" or hands_out_examples(tensor.op))

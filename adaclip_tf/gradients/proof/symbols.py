@@ -53,7 +53,7 @@ def add(a: Any, b: Any) -> Any:
 
 
 def _maximum(a: Any, b: Any) -> Any:
-    if isinstance(a, Count) and isinstance(b, int) and b <= 1:
+    if isinstance(a, Count) and isinstance(b, int) and b <= 1 and (a.multiple or 0) > 0:
         return a  # but for N = 0, where there is nobody to protect
     return _plain(max)(a, b)
 

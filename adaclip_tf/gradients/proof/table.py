@@ -76,8 +76,10 @@ class Listed:
       element: the label that all its elements have; None: nothing was put in yet.
       symbols: what is known of the entries of every element, where these are vectors of whole numbers.
       holes: whether there may be elements that nobody put in, which are read as zeros.
+      long: the axes of such zeros that may be as long as there are examples; None: any.
     """
 
     element: Any
     symbols: tuple[Any, ...] | None = None
     holes: bool = False
+    long: frozenset[int] | None = frozenset()

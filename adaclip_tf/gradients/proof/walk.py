@@ -33,7 +33,7 @@ from adaclip_tf.gradients.proof.labels import (
     Unproven,
 )
 from adaclip_tf.gradients.proof.sizes import Evaluator
-from adaclip_tf.gradients.proof.symbols import depends_on_count
+from adaclip_tf.gradients.proof.symbols import Count, depends_on_count
 from adaclip_tf.gradients.proof.table import (
     CALLS,
     COUNTED,
@@ -138,6 +138,8 @@ class Walk:
                 return entering
         if op.type in CALLS:
             return CALLS[op.type](self, op, labels)
+        if memory.read_metric(self, op):
+            return memory.read_label(op)
         if op.type in SHAPES:
             return self._shapes(op, labels)
         for label in sorted((label for label in labels if isinstance(label, Lost)), key=lambda lost: not lost.mixing):
@@ -229,6 +231,8 @@ class Walk:
     def _from_sizes(self, op: tf.Operation) -> Any:
         if op.type == "Range":
             raise Unproven("numbers the examples of the batch")
+        if op.type == "Identity":
+            return self._look_up(op.inputs[0])
         return [self._size_label(tensor) for tensor in op.outputs]
 
     def _shapes(self, op: tf.Operation, labels: list[Any]) -> list[Any]:
@@ -262,4 +266,9 @@ def _sums_along(op: tf.Operation, axes: tf.Tensor) -> bool:
 def listed(walk: Walk, element: Any, tensor: tf.Tensor) -> Listed:
     """The label of a list of `tensor` alone."""
     symbols = walk.sizes.symbols(tensor) if tensor.dtype.is_integer else None
+    if isinstance(element, Public) and element.counted:  # it may be taken for data only along its one long axis
+        extents = walk.sizes.extents(tensor) or []
+        long = frozenset(axis for axis, extent in enumerate(extents) if isinstance(extent, Count))
+        alike = frozenset(axis for axis in long if element.is_uniform(axis))
+        element = dataclasses.replace(element, uniform=alike if len(long) == 1 else frozenset())
     return Listed(element, None if symbols is None or symbols.ndim != 1 else tuple(symbols))

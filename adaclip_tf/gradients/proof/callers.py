@@ -1,0 +1,148 @@
+"""Who calls the function that holds a step: what it passes on, and what decides whether, and how often, it runs.
+
+A step may be traced inside of other graphs: a function that another function calls, a branch, the body of a loop. What
+the step's own graph calls data is data only if nothing was done to it further out, and a step that runs if, or as often
+as, the data says tells about it. The graphs further out are not complete while the step is traced. So they are
+watched: when the op is made that calls the step's graph, it is looked at.
+
+| the step's graph is  | must hold                                                                                     |
+|----------------------|-----------------------------------------------------------------------------------------------|
+| a function           | data is passed on with a row for each example, each of that example alone                     |
+| a branch             | no data decides on it                                                                         |
+| the body of a loop   | no data decides how often it runs, and each round gets its batch itself: several steps on one |
+|                      | draw would count as draws of their own                                                        |
+| a dataset's function | the dataset is made of no data that is in the step                                            |
+
+Keras's own functions around a `train_step` are taken as they are. Not seen: a function that was traced before, called
+by itself, and is then called by another with the same types of arguments: nothing is traced anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework.func_graph import FuncGraph
+from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
+
+from adaclip_tf._internal import keras
+from adaclip_tf.gradients import graph
+from adaclip_tf.gradients.proof import memory
+from adaclip_tf.gradients.proof.labels import Public, Rows
+from adaclip_tf.gradients.proof.walk import Walk
+
+_ENTERS = ("Placeholder", "RaggedTensorFromVariant", "DeserializeSparse")
+
+
+def watch(inner: tf.Graph, data: Sequence[tf.Tensor]) -> None:
+    """Looks at the op that calls `inner`, as soon as it is made; `data` are the tensors by which data enters `inner`.
+
+    Raises:
+      ValueError: if it can be told already that it must not be, from here and from where that op is made.
+    """
+    outer = getattr(inner, "outer_graph", None)
+    if not isinstance(outer, FuncGraph) or keras.is_step_function(inner):
+        return
+    entered = [tensor for tensor in data if tensor.graph is inner and tensor.op.type == "Placeholder"]
+    if entered and isinstance(inner, WhileBodyFuncGraph):
+        raise ValueError(
+            f"The step is in a loop, and gets {entered[0].name!r} from outside of it: it would take several steps on "
+            "one batch, and accounting takes each for a draw of its own. Draw a batch in each round, as by "
+            "`next(iterator)`, or loop outside of the `tf.function`."
+        )
+    captured = {internal.ref(): external for external, internal in inner.captures}
+    places = {tensor.ref(): place for place, tensor in enumerate(inner.inputs)}
+    passed = [places[tensor.ref()] for tensor in entered if tensor.ref() not in captured]
+    further = [captured[tensor.ref()] for tensor in entered if tensor.ref() in captured]
+
+    def look(op: tf.Operation) -> None:
+        walk = Walk(outer)
+        walk.advance()
+        _look_at(walk, op, [op.inputs[index] for index in passed] if op.type in _FUNCTIONS else [])
+        sources = [tensor for index in passed if op.type in _FUNCTIONS for tensor in _sources(op.inputs[index])]
+        watch(outer, [*sources, *(tensor for tensor in further if tensor.graph is outer)])
+
+    _when_called(outer, inner, look)
+
+
+_FUNCTIONS = tuple(name for name, attributes in graph.CALLS.items() if attributes == ("f",))
+_BRANCHES = tuple(name for name, attributes in graph.CALLS.items() if "branch" in attributes[0])
+
+
+def _when_called(outer: Any, inner: tf.Graph, look: Callable[[tf.Operation], None]) -> None:
+    create = outer._create_op_internal
+
+    def create_and_look(*arguments: Any, **options: Any) -> tf.Operation:
+        op = create(*arguments, **options)
+        if any(function is inner for function in graph.called(op)):
+            look(op)
+        return op
+
+    outer._create_op_internal = create_and_look
+
+
+def _sources(tensor: tf.Tensor) -> list[tf.Tensor]:
+    return [op.outputs[0] for op in graph.ancestors(tensor.op) if op.type == "Placeholder"]
+
+
+def _look_at(walk: Walk, op: tf.Operation, passed: Sequence[tf.Tensor]) -> None:
+    labels = [walk.label(tensor) for tensor in op.inputs]
+    if op.type in _FUNCTIONS:
+        for tensor in passed:
+            label = walk.label(tensor)
+            whole = isinstance(label, Rows) and (label.axis, label.rows, label.outer) == (0, 1, 1) and not label.checks
+            untouched = graph.behind(tensor, ("Identity",)).op.type in _ENTERS
+            if not (whole or untouched or isinstance(label, Public)):
+                raise ValueError(
+                    f"The function {op.name!r}, in which a step is taken, gets {tensor.name!r}, and it is not known "
+                    f"that each of its rows is one example's alone{_because(label)}. Pass the examples on as they are, "
+                    "and compute inside what the loss needs."
+                )
+    elif op.type in _BRANCHES:
+        if memory.tells(labels[:1]):
+            raise ValueError(f"The step is in the branch {op.name!r} ({op.type}), on which data decides. {_PUBLIC}")
+    elif op.type in graph.CALLS:
+        if _data_decides(walk, op):
+            raise ValueError(f"The step is in the loop {op.name!r}, and data decides how often it runs. {_PUBLIC}")
+    elif memory.tells(labels):
+        raise ValueError(
+            f"The step is in a function of {op.name!r} ({op.type}), which gets what was computed from data. Give the "
+            "step batches of a dataset that is made outside of it."
+        )
+
+
+def _because(label: Any) -> str:
+    return f": {label.reason}" if hasattr(label, "reason") else ""
+
+
+_PUBLIC = "Whether a step is taken must depend on public things only: constants, a number of steps."
+
+
+_HARMLESS = graph.HARMLESS | {"ReadVariableOp"}
+
+
+def _data_decides(walk: Walk, op: tf.Operation) -> bool:
+    """Whether the condition of a loop may depend on data: on what was passed to it, or on what a round computes."""
+    body, condition = graph.bodies(op)
+    pending = _needed(condition.outputs[0], condition)
+    seen: set[int] = set()
+    while pending is not None and pending:
+        index = pending.pop()
+        if index not in seen:
+            seen.add(index)
+            more = _needed(body.outputs[index], body)
+            pending = None if more is None else pending | more
+    return pending is None or memory.tells([walk.label(op.inputs[index]) for index in seen])
+
+
+def _needed(tensor: tf.Tensor, function: Any) -> set[int] | None:
+    """The numbers of the arguments that a result needs; None if it needs something else than constants besides."""
+    numbers = {argument.op: number for number, argument in enumerate(function.inputs)}
+    found: set[int] = set()
+    for op in graph.ancestors(tensor.op):
+        if op in numbers:
+            found.add(numbers[op])
+        elif op.type in graph.CALLS or (graph.is_stateful(op) and op.type not in _HARMLESS):
+            return None
+    return found
