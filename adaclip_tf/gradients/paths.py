@@ -35,6 +35,7 @@ class ClippedSum(NamedTuple):
     squared_norms: tf.Tensor  # |w_k|^2, shape [num_records]
     raw_squared_norms: tf.Tensor | None = None  # |g_k|^2, if it was asked for
     data: tuple[tf.Tensor, ...] = ()  # the batch, as the graph gets it
+    poison: tf.Tensor | float = 0.0  # NaN where the run shows that the batch must be refused, see `proof.Proof.poison`
 
 
 @tf.autograph.experimental.do_not_convert
@@ -80,8 +81,8 @@ def clipped_sum(
             report(others, path)
 
     groups = clip.groups_of(len(variables))
-    poison = tf.fill([num_records], proven.poison())
-    known, raw = [poison] * len(groups), tf.zeros([num_records])
+    poison = proven.poison()
+    known, raw = [tf.fill([num_records], poison)] * len(groups), tf.zeros([num_records])
     for number, group in enumerate(groups):
         for index in group:
             if index in handles:
@@ -105,7 +106,8 @@ def clipped_sum(
                 totals[index] = transform.apply_to_sum(total, tf.reduce_sum(shares), index)
     ordered = [totals[i] for i in range(len(variables))]
     least = functools.reduce(tf.minimum, weights)
-    return ClippedSum(ordered, num_records, least, tf.add_n(squared_norms), raw if raw_norms else None, proven.data)
+    norms = tf.add_n(squared_norms)
+    return ClippedSum(ordered, num_records, least, norms, raw if raw_norms else None, proven.data, poison)
 
 
 def _whole_microbatches(loss, num_microbatches):
@@ -205,7 +207,8 @@ def _by_example(passed, proven, transform, clip, num_records, raw_norms, counts)
     poison = proven.poison()
     totals, norms, raw = _each(passed, proven, range(len(passed.variables)), num_records, 1, consume)
     norms = norms[:, 0]
-    return ClippedSum(totals, num_records, core.clip_weights(norms), norms, raw if raw_norms else None, proven.data)
+    weights = core.clip_weights(norms)
+    return ClippedSum(totals, num_records, weights, norms, raw if raw_norms else None, proven.data, poison)
 
 
 def _each(passed, proven, indices, num_records, num_groups, consume):
