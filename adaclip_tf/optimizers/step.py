@@ -29,7 +29,7 @@ from adaclip_tf import core, gradients
 from adaclip_tf.core import noise
 from adaclip_tf.gradients import proof
 from adaclip_tf.optimizers import centers, fused, past, replicas, shared_batches, unnoised
-from adaclip_tf.optimizers.joined import Joined
+from adaclip_tf.optimizers.joined import Joined, unique_name
 from adaclip_tf.optimizers.rule_state import RuleState
 from adaclip_tf.optimizers.settings import Settings
 from adaclip_tf.privacy import past_steps
@@ -54,7 +54,7 @@ class PrivateStep:
 
     def build(self, variables: Sequence[Any], names: Sequence[str], add: Callable[..., tf.Variable]) -> None:
         """Makes the state by `add(initial value, name, variable to be like or None)`, which has it saved."""
-        self._all_specs = [tf.TensorSpec(v.shape, tf.float32, _unique(i, names)) for i, v in enumerate(variables)]
+        self._all_specs = [tf.TensorSpec(v.shape, tf.float32, unique_name(i, names)) for i, v in enumerate(variables)]
         self._trained = tuple(range(len(variables)))
         self._rule_state = RuleState(self.rule, self._all_specs, variables, add)
         self.noised_steps = add(np.int64(0), "noised_steps")
@@ -163,6 +163,11 @@ class PrivateStep:
         if self.settings.nonprivate_metrics:
             self.nonprivate.record(batch)
         total = [*batch.total, *core.statistics_sum(self.rule, clip, batch.squared_norms)]
+        # Where no error stops a batch that must be refused, as in XLA, weights become NaN: noise alone would tell it
+        # from the same batch without an example, which may be a right one.
+        self._poison = batch.poison if self.settings.accumulation_steps == replicas.count() == 1 else 0.0
+        if self._poison is not batch.poison:
+            total = [part + batch.poison for part in total]
         if self.settings.accumulation_steps == 1:
             return total, batch.num_records, True
         return self.accumulator.add(total, batch.num_records)
@@ -212,7 +217,7 @@ class PrivateStep:
     def _keep(self, joined, records, release, *arguments):
         """Keeps what `release(*arguments, divisor)` makes known, g~ and the next state; counts the step."""
         # An empty batch of unknown expected size has nothing to be divided by.
-        divisor = tf.maximum(tf.cast(self.settings.expected_records or records, tf.float32), 1.0)
+        divisor = tf.maximum(tf.cast(self.settings.expected_records or records, tf.float32), 1.0) + self._poison
         proof.privatised([divisor, records])  # the size of a batch is public where no other is given
         mean, next_state = joined.part(release(*arguments, divisor))
         proof.privatised([mean, next_state])
@@ -290,9 +295,3 @@ def _when(complete: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) 
 
 def _zeros(specs: Sequence[tf.TensorSpec]) -> list[tf.Tensor]:
     return [tf.zeros(spec.shape) for spec in specs]
-
-
-def _unique(index: int, names: Sequence[str]) -> str:
-    """The name, numbered where an earlier one is the same."""
-    earlier = list(names[:index]).count(names[index])
-    return f"{names[index]}_{earlier}" if earlier else names[index]

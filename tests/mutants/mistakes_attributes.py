@@ -145,6 +145,13 @@ MISTAKES = (
         (f"{_RAW}::test_raw_gradients_are_refused_by_every_entrance",),
     ),
     Mutation(
+        "what XLA can't refuse is noise alone",
+        "optimizers/step.py",
+        "        self._poison = batch.poison if self.settings",
+        "        self._poison = 0.0 if self.settings",
+        (f"{_RAW}::test_a_batch_that_must_be_refused_ends_training_in_xla_too",),
+    ),
+    Mutation(
         "the loss may close over the batch",
         "optimizers/traced.py",
         "            _check_closure(step.get_concrete_function(), data)\n",

@@ -61,6 +61,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/spelled_out.py": ("tests/gradients/spelled_out_test.py",),
     "gradients/isolated.py": ("tests/gradients/isolated_test.py", "tests/gradients/gradients_test.py"),
     "optimizers/fix_model.py": ("tests/optimizers/fix_model_test.py",),
+    "optimizers/traced.py": ("tests/optimizers/raw_gradients_test.py",),
     "optimizers/check_model.py": ("tests/optimizers/check_model_test.py",),
     "gradients/graph/contributions.py": ("tests/gradients/ghost/several_test.py",),
     "gradients/graph/extents.py": ("tests/gradients/graph/extents_test.py", *_PROOF, *_GHOST),

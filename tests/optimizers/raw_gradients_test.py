@@ -81,3 +81,15 @@ def test_a_batch_that_the_loss_closes_over_is_refused():
             optimizer.minimize(loss, [variable], data=(x,))
     table = tf.constant(x[:3])
     optimizer.minimize(lambda rows: tf.reduce_sum(rows @ table * variable, axis=1), [variable], data=(x,))
+
+
+def test_a_batch_that_must_be_refused_ends_training_in_xla_too():
+    """XLA drops assertions. A sum of nothing would tell nine examples from eight, which are a right batch."""
+    optimizer, variable = _built("sgd")
+    first = lambda x: tf.reduce_sum(x * variable, axis=1)[:8]  # noqa: E731
+    spec = tf.TensorSpec([None, 3])
+    step = tf.function(lambda x: optimizer.minimize(lambda: first(x), [variable]), [spec], jit_compile=True)
+    step(tf.ones([8, 3]))
+    assert np.all(np.isfinite(variable))
+    step(tf.ones([9, 3]))
+    assert np.all(np.isnan(variable))

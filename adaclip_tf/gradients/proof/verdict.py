@@ -132,7 +132,8 @@ class Proof:
     def poison(self) -> tf.Tensor:
         """0 if all that the proof left to the run holds, else NaN (and an error, where assertions are not dropped).
 
-        XLA drops assertions. NaN in every example's norm leaves all of them out: nothing but noise is published.
+        XLA drops assertions. NaN in every example's norm leaves all of them out, and the optimizer makes the weights
+        NaN: training is over there, too.
         """
         count = tf.convert_to_tensor(made.extent(self._loss, 0))
         facts: list[graph.Fact] = []
