@@ -61,7 +61,7 @@ class PrivateStep:
         self.divisor = add(np.float32(0.0), "divisor")  # B of the last step, for `metrics`
         self.past = past.Past(add, self.noised_steps, self._first_phase)
         # Not private, so in neither the saved state nor checkpoints.
-        self._accumulators: dict[tuple[int, ...], replicas.PerReplica] = {}
+        self._accumulators = unnoised.Accumulators(self.settings.accumulation_steps)
         if self.settings.nonprivate_metrics:
             self.nonprivate = unnoised.NonprivateMetrics()
         self.built = True
@@ -108,12 +108,12 @@ class PrivateStep:
     @property
     def accumulator(self) -> unnoised.Accumulator:
         """This replica's un-noised sum."""
-        if self._trained not in self._accumulators:
-            shapes = [spec.shape for spec in self._sum_specs()]
-            self._accumulators[self._trained] = replicas.PerReplica(
-                lambda _: unnoised.Accumulator(shapes, self.settings.accumulation_steps)
-            )
-        return self._accumulators[self._trained].here()
+        return self._accumulators.here(self._trained, [spec.shape for spec in self._sum_specs()])
+
+    def drop_unfinished(self) -> None:
+        """Forgets the parts of a logical batch that was not completed: what follows is of another draw."""
+        for accumulator in self._accumulators.all() if self.built else ():
+            accumulator.reset()
 
     def _sum_specs(self) -> list[tf.TensorSpec]:
         """What a batch is summed into: gradients, then the rule's statistics."""

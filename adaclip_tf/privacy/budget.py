@@ -193,7 +193,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         optimizer = self._optimizer
-        self._account.broken_off(self._horizon.steps_per_call)
+        self._account.broken_off(optimizer, self._horizon.steps_per_call)
         self._started, self._checked, self._why_stopped = False, False, None
         given = fit_data.given_to_fit(self.model)
         self.meter.check(optimizer, given, self._drawn)

@@ -37,6 +37,9 @@ class PrivateOptimizer(Protocol):
     def start_phase(self, phase: Any) -> None:
         """Makes what follows a phase of its own."""
 
+    def drop_unfinished(self) -> None:
+        """Forgets the parts of a logical batch that was not completed."""
+
     def build(self, var_list: Any) -> None:
         """Makes the state, if it is not there yet."""
 

@@ -40,6 +40,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "core/moments.py": ("tests/core/core_test.py", "tests/property_test.py::test_core"),
     "core/noise.py": ("tests/core/noise_counters_test.py", "tests/core/noise_key_test.py", "tests/core/noise_test.py"),
     "core/box_muller.py": ("tests/core/box_muller_test.py", "tests/core/noise_quality_test.py"),
+    "core/philox.py": ("tests/core/philox_test.py",),
     "gradients/paths.py": (
         "tests/gradients/gradients_test.py",
         "tests/gradients/isolated_test.py",
@@ -149,6 +150,8 @@ MODULES: dict[str, tuple[str, ...]] = {
     "privacy/epsilon.py": ("tests/privacy/epsilon_test.py", "tests/privacy/statement_test.py"),
     "privacy/group.py": ("tests/privacy/epsilon_test.py",),
     "privacy/accountants.py": ("tests/privacy/accountants_test.py", "tests/privacy/curve_test.py"),
+    "privacy/account.py": ("tests/privacy/budget_ledger_test.py", "tests/privacy/budget_claims_test.py"),
+    "privacy/drawn.py": ("tests/privacy/budget_claims_test.py",),
     "privacy/claims.py": ("tests/privacy/meter_test.py", "tests/privacy/budget_claims_test.py"),
     "privacy/horizon.py": ("tests/privacy/horizon_test.py", "tests/privacy/budget_test.py"),
     "privacy/private_optimizer.py": ("tests/privacy/meter_test.py",),
