@@ -25,8 +25,8 @@ $(STAMP): $(LOCK) requirements/install.sh
 	PYTHON=$(PYTHON) sh requirements/install.sh $(VENV) $(LOCK)
 	@touch $@
 
-demo: $(STAMP)  ## Train on MNIST at epsilon 1, AdaCliP and Abadi et al., a few minutes.
-	$(BIN)/python -m examples.demo
+demo: $(STAMP)  ## Train on a table at epsilon 1 with nothing tuned, beside DP-SGD and DP-Adam, a minute or two.
+	$(BIN)/python -m examples.demo $(DEMO_ARGS)
 
 regression: $(STAMP)  ## Run the paper's regression experiment.
 	$(BIN)/python -m examples.regression

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -141,3 +142,13 @@ CASES = {
     "shared": Case(shared, lambda rng, batch: rng.normal(size=(batch, 3, 256)).astype(np.float32), 256),
     "tied": Case(tied, _tokens(2000, 32), 256),
 }
+# The MLP with 10^7 and 10^8 parameters: too many for those who form a gradient for every example.
+LARGE = {
+    "large": Case(functools.partial(mlp, 140_000), _features(60), 64),
+    "huge": Case(functools.partial(mlp, 1_400_000), _features(60), 64),
+}
+
+
+def find(name: str) -> Case:
+    """A model by its name."""
+    return {**CASES, **LARGE}[name]

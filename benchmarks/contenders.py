@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 
-from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD
+from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD, core
 from benchmarks import cases
 
 CLIP, NOISE, RATE = 1.0, 1.0, 0.1
@@ -39,6 +40,18 @@ def _adaclip(path):
 
 def _fixed(batch_size):
     return DPFixedClipSGD(RATE, l2_norm_clip=CLIP, noise_multiplier=NOISE, expected_batch_size=batch_size)
+
+
+def _scaled(case, batch_size):
+    """With given scales, one for every row, and damping: what `make_private` trains with."""
+    model = tf.keras.Model(*case.build())
+    shapes = [np.ones([*variable.shape[:-1], 1], np.float32) for variable in model.trainable_variables]
+    scales = core.Scales(CLIP, shapes, damping=2.0)
+    optimizer = DPAdaClipSGD(
+        RATE, noise_multiplier=NOISE, expected_batch_size=batch_size, scales=scales, precondition=True
+    )
+    model.compile(optimizer, _loss("none"))
+    return model
 
 
 def _tensorflow_privacy(name):
@@ -93,6 +106,7 @@ CONTENDERS: dict[str, Callable[[cases.Case, int], tf.keras.Model]] = {
     "Keras SGD": _plain(lambda batch_size: tf.keras.optimizers.SGD(RATE), "sum_over_batch_size"),
     "DPAdaClipSGD ghost": _adaclip("auto"),
     "DPFixedClipSGD ghost": _plain(_fixed),
+    "DPAdaClipSGD scaled": _scaled,
     "DPAdaClipSGD jacobian": _adaclip("jacobian"),
     "tfp DPKerasSGDOptimizer": _tensorflow_privacy_optimizer("DPKerasSGDOptimizer"),
     "tfp VectorizedDPKerasSGDOptimizer": _tensorflow_privacy_optimizer("VectorizedDPKerasSGDOptimizer"),
@@ -100,3 +114,4 @@ CONTENDERS: dict[str, Callable[[cases.Case, int], tf.keras.Model]] = {
     "tfp DPModel with layer registry": _tensorflow_privacy_model(with_registry=True),
 }
 BASELINE, OURS = "Keras SGD", "DPAdaClipSGD ghost"
+PRIVATE = (OURS, "DPFixedClipSGD ghost", "DPAdaClipSGD scaled")  # those without a gradient for every example

@@ -30,7 +30,7 @@ def high_water_mark():
 
 
 def main(name: str, contender: str, batch_size: str) -> None:
-    trainer = timing.Trainer(cases.CASES[name], contender, int(batch_size))
+    trainer = timing.Trainer(cases.find(name), contender, int(batch_size))
     trainer.run()
     print(high_water_mark())
 

@@ -19,23 +19,33 @@ from benchmarks import cases, contenders, memory, report, timing
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("out", "runs/benchmark", "Folder for results.json, results.md and the figures.")
-flags.DEFINE_list("cases", list(cases.CASES), "Which models.")
+flags.DEFINE_list("cases", [*cases.CASES, "large"], "Which models.")
+flags.DEFINE_list("xla", ["softmax", "mlp", "cnn", "transformer"], "Which of them are compiled whole, too.")
 flags.DEFINE_list("contenders", list(contenders.CONTENDERS), "Which ways of training.")
 flags.DEFINE_integer("rounds", 15, "How often each contender has its turn.", lower_bound=3)
 flags.DEFINE_bool("memory", True, "Measure peak memory, a process each.")
 flags.DEFINE_bool("memory_only", False, "Measure the memory of what results.json in --out has the times of.")
+flags.DEFINE_bool("redraw", False, "Only write the table and draw the figures anew, from results.json in --out.")
 flags.DEFINE_bool("growth", True, "Measure how time grows with the batch and with the parameters.")
 
 
 def measure_case(name):
     """Times all contenders on one case."""
     trainers = {}
+    frugal = (contenders.BASELINE, *contenders.PRIVATE)
     for contender in FLAGS.contenders:
+        if name in cases.LARGE and contender not in frugal:
+            continue
         try:
-            trainers[contender] = timing.Trainer(cases.CASES[name], contender)
+            trainers[contender] = timing.Trainer(cases.find(name), contender)
         except contenders.NotApplicableError as reason:
             logging.info("%s can't train %s: %s", contender, name, reason)
-    return timing.take_turns(trainers, FLAGS.rounds)
+    results = timing.take_turns(trainers, FLAGS.rounds)
+    if name in FLAGS.xla:
+        for contender in set(frugal) & set(trainers):
+            compiled = timing.Trainer(cases.find(name), contender, jit_compile=True)
+            results[contender]["xla_first_step_busy"] = compiled.first_step_busy
+    return results
 
 
 def measure_memory(results):
@@ -43,7 +53,7 @@ def measure_memory(results):
     for name, rows in results["cases"].items():
         for contender, row in rows.items():
             if contender in FLAGS.contenders:
-                row["peak_bytes"] = memory.peak(name, contender, cases.CASES[name].batch_size)
+                row["peak_bytes"] = memory.peak(name, contender, cases.find(name).batch_size)
     results["memory_mlp_4096"] = {
         name: memory.peak("mlp", name, 4096) for name in (contenders.BASELINE, contenders.OURS)
     }
@@ -58,9 +68,10 @@ def main(argv):
     del argv
     out = pathlib.Path(FLAGS.out)
     out.mkdir(parents=True, exist_ok=True)
-    if FLAGS.memory_only:
+    if FLAGS.memory_only or FLAGS.redraw:
         timed = json.loads((out / "results.json").read_text())
-        measure_memory(timed)
+        if FLAGS.memory_only:
+            measure_memory(timed)
         _save(timed, out)
         print((out / "results.md").read_text())
         return

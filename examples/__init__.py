@@ -2,7 +2,7 @@
 
 | `python -m ...`       | does                                                                              |
 |-----------------------|-----------------------------------------------------------------------------------|
-| `examples.demo`       | MNIST at epsilon 1, AdaCliP beside Abadi et al.: `make demo`, a few minutes        |
+| `examples.demo`       | a table at epsilon 1 with nothing tuned: `make demo`, a minute or two; or MNIST    |
 | `examples.train`      | one private training run, as a file of configs/ says                              |
 | `examples.launch`     | starts several workers of a program on this machine                               |
 | `examples.reproduce`  | the paper's experiments on MNIST, hours: writes docs/results.md                    |

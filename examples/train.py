@@ -16,6 +16,7 @@ import tensorflow as tf
 from absl import app, flags
 from ml_collections import config_flags
 
+from examples.common import config_flags as config_fields
 from examples.common import data, strategies, training
 
 _CONFIG = config_flags.DEFINE_config_file("config", "configs/digits.py", "What to train, and how.")
@@ -50,4 +51,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=config_fields.parse)

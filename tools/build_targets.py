@@ -50,9 +50,8 @@ def label(source: pathlib.PurePosixPath) -> str:
     return f"//{source.parent}:{name}"
 
 
-def imported_modules(root: pathlib.Path, source: pathlib.PurePosixPath) -> set[str]:
+def imported_modules(tree: ast.Module, source: pathlib.PurePosixPath) -> set[str]:
     """Dotted names that the file may import: `from a import b` gives a and a.b."""
-    tree = ast.parse((root / source).read_text())
     names = set()
     for node in _imports(tree):
         if isinstance(node, ast.Import):
@@ -99,12 +98,13 @@ def wanted(root: pathlib.Path = ROOT) -> dict[str, Target]:
     targets = {}
     for file in files:
         is_test = file.parts[0] == "tests" and file.name.endswith("_test.py")
-        imported = imported_modules(root, file)
+        tree = ast.parse((root / file).read_text())
+        imported = imported_modules(tree, file)
         # `from package import module` needs the module, and the package itself only if a name is taken from it.
         deps = {by_module[name] for name in imported if name in by_module}
         for name in imported:
             parent = name.rpartition(".")[0]
-            if name in by_module and by_module.get(parent) in deps and not _used_itself(root, file, parent, by_module):
+            if name in by_module and by_module.get(parent) in deps and not _used_itself(tree, parent, by_module):
                 deps.discard(by_module[parent])
         if is_test and pathlib.PurePosixPath(CONFTEST) in files:
             deps.add(pathlib.PurePosixPath(CONFTEST))
@@ -115,9 +115,9 @@ def wanted(root: pathlib.Path = ROOT) -> dict[str, Target]:
     return targets
 
 
-def _used_itself(root, file, package, by_module) -> bool:
+def _used_itself(tree, package, by_module) -> bool:
     """Whether the file imports the package for its own names, not only for modules inside it."""
-    for node in _imports(ast.parse((root / file).read_text())):
+    for node in _imports(tree):
         if isinstance(node, ast.Import) and any(alias.name == package for alias in node.names):
             return True
         if isinstance(node, ast.ImportFrom) and node.module == package and not node.level:

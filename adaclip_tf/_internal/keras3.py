@@ -91,17 +91,18 @@ def path_of(variable: Any) -> str:
 def running_fit(model: Any) -> FitCall | None:
     """What the `fit` of `model` that is above on the stack was given, or None where there is none.
 
-    Keras tells its callbacks nothing of the data. It is in the local variables of `fit`: `x` and `epoch_iterator`,
-    whose `data_adapter` is of a class for each kind of data.
+    Keras tells its callbacks nothing of the data, nor of each other. It is in the local variables of `fit`:
+    `callbacks`, `x` and `epoch_iterator`, whose `data_adapter` is of a class for each kind of data.
     """
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         names = frame.f_locals
         if frame.f_code.co_name == "fit" and names.get("self") is model and "epoch_iterator" in names:
             adapter = getattr(names["epoch_iterator"], "data_adapter", None)
+            callbacks = tuple(getattr(names.get("callbacks"), "callbacks", None) or ())
             if adapter is not None and type(adapter).__name__ == _ARRAY_ADAPTER:
-                return FitCall(names.get("x"), True, adapter.batch_size)
-            return FitCall(names.get("x"))
+                return FitCall(names.get("x"), True, adapter.batch_size, callbacks)
+            return FitCall(names.get("x"), callbacks=callbacks)
         frame = frame.f_back
     return None
 

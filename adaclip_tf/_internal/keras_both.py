@@ -17,11 +17,13 @@ class FitCall(NamedTuple):
       x: its argument.
       cut: whether Keras cuts `x` into batches; otherwise it comes in batches.
       batch_size: of the batches that are cut.
+      callbacks: all of them, Keras's own too.
     """
 
     x: Any
     cut: bool = False
     batch_size: int | None = None
+    callbacks: tuple[Any, ...] = ()
 
 
 def is_called_in(graph: Any, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 from collections.abc import Callable
@@ -51,6 +52,37 @@ def keywords_only(function: F) -> F:
         return function(**kwargs)
 
     return cast(F, checked)
+
+
+def other_names(**hints: str) -> Callable[[F], F]:
+    """Answers keyword arguments that there are not: by what `hints` say of them, or by the nearest that there is.
+
+    >>> @other_names(lr="use `rate`")
+    ... def train(*, rate, steps=1): ...
+    >>> train(lr=1)
+    Traceback (most recent call last):
+    TypeError: train has no argument `lr`; use `rate`.
+    >>> train(step=1)
+    Traceback (most recent call last):
+    TypeError: train has no argument `step`; did you mean `steps`?
+    """
+
+    def decorate(function: F) -> F:
+        parameters = inspect.signature(function).parameters
+        shown = function.__qualname__.removesuffix(".__init__")
+
+        @functools.wraps(function)
+        def checked(*args, **kwargs):
+            for name in kwargs:
+                if name not in parameters:
+                    near = difflib.get_close_matches(name, parameters, 1)
+                    hint = f"{hints[name]}." if name in hints else f"did you mean `{near[0]}`?" if near else ""
+                    raise TypeError(f"{shown} has no argument `{name}`{'; ' if hint else '.'}{hint}")
+            return function(*args, **kwargs)
+
+        return cast(F, checked)
+
+    return decorate
 
 
 def requires(name: str, otherwise: str) -> Callable[[F], F]:

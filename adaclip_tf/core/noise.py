@@ -16,23 +16,26 @@ All 128 bits take part in every block, and nothing is hashed or folded on the wa
 TensorFlow's way, returns two 32-bit numbers for a Python integer, one of them that integer.
 
 Why no two draws of a source share a counter. A call of `fresh_normals` knows from its shapes how many blocks it
-needs, say B, and moves the counter on by at least B (by 256 B, in fact) in one indivisible op, `RngReadAndSkip`, which
-hands out the counter S from before. So each call owns the range S, ..., S + B - 1, in threads, graphs and loops too.
-Within it each (variable, term) has a range for its radii and one for its angles, all in a row (`layout`), and
-its i-th radius and i-th angle, which make two numbers, are the i-th words there. All additions are of 128 bits, with
-carry. So (call, variable, term, pair of numbers) and (block, words of it) correspond one to one until the counter has
-come round, after 2^120 blocks: 4e19 years at 10^9 a second. Eager mode, graphs, XLA and (by TensorFlow's sources) GPUs
-use counters alike: block k of an op that starts at counter c has counter c + k.
+needs, say B, and moves the counter on by at least B (by 256 B, in fact) in one indivisible op, `RngReadAndSkip`,
+which hands out the counter S from before. So each call owns the range S, ..., S + B - 1, in threads, graphs and loops
+too. Within it each (variable, term) has a range, all in a row (`layout`), and its i-th pair of numbers is made of the
+i-th block there. All additions are of 128 bits, with carry. So (call, variable, term, pair of numbers) and blocks
+correspond one to one until the counter has come round, after 2^120 blocks: 4e19 years at 10^9 a second. Eager mode,
+graphs, XLA and (by TensorFlow's sources) GPUs use counters alike: block k of an op that starts at counter c has
+counter c + k.
 
 What can be worked back. Whoever has a whole block and a key can undo Philox's rounds: from known blocks, trying 2^64
-keys would do. So no whole block is shown. Two numbers in float32 show some 25 of their radius's 64 bits and 25 of
-their angle's 32, and the latter would be most of a block of four angles. Each angle is therefore masked (XOR) with the
-lower 32 bits of its radius, which do not show: it stays uniform and independent of the radius. Then some 78 bits of a
-block of radii are unknown, and all of a block of angles: to guess them is no shorter than to guess the 64 secret bits
-of the counter, which with the key makes 2^128 again. An argument against this one way, no proof: docs/security.md.
+keys would do. So no whole block is shown. Of a block's four words the first two are a radius, the third an angle, and
+the fourth is never used. Two numbers in float32 show some 25 of the radius's 64 bits and 25 of the angle's 32: some
+78 bits of every block stay unknown. To guess them is no shorter than to guess the 64 secret bits of the counter,
+which with the key makes 2^128 again. An argument against this one way, no proof: docs/security.md.
 
 A draw is one of Box and Muller's two numbers from 96 random bits (`core.box_muller`): it reaches 9.49 standard
 deviations. `terms=n` adds up n draws and divides by sqrt(n).
+
+Two ways to the same numbers. In graphs, many of them are made by one loop that XLA compiles (`core.philox`), 2 ns
+each on one core. Compiling takes 0.1 s: few numbers, and all in eager mode, come from TensorFlow's own ops, 15 ns
+each. They differ in the last bits. A noised sum shows as much of a draw's bits either way.
 
 Forked processes. `os.fork` copies key and counter, so without care parent and child would draw the same noise. What
 TensorFlow 2.15 can do in a forked child was found by experiment (tests/core/noise_test.py repeats it):
@@ -52,6 +55,7 @@ by XLA: its graph asks nobody. Start processes by "spawn", as TensorFlow wants i
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Sequence
@@ -59,13 +63,15 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.ops import control_flow_util
 
 from adaclip_tf._internal import variables
-from adaclip_tf.core import box_muller
+from adaclip_tf.core import box_muller, philox
 
 _PHILOX = 1  # `tf.random.Algorithm.PHILOX`, as raw ops want it
-_RADII_PER_BLOCK, _ANGLES_PER_BLOCK = 2, 4  # a block has 128 bits
-_TOGETHER = 2**18  # numbers whose words stay in a processor's cache while they are sorted
+_ROW = 8  # pairs of numbers: 64 bytes, so that a draw that begins a row can be read where it lies, without a copy
+_TOGETHER = 2**24  # numbers; more would wait in memory for their turn
+_MANY = 2**15  # numbers that are worth compiling a loop for
 
 _forks = 0
 
@@ -133,12 +139,11 @@ class NoiseSource:
         starts, blocks = layout(sizes, self._terms)
         numbers = np.repeat(sizes, self._terms).tolist()  # of each draw, in the order of variables, then terms
         groups = _groups(numbers)
-        firsts = [starts.reshape([-1, 2])[group[0]] for group in groups]
-        key, counters = self._take(np.ravel(firsts).astype(np.uint64), blocks)
-        own = iter(tf.unstack(counters))  # radii, then angles, of each group's first draw
+        firsts = [starts.ravel()[group[0]] for group in groups]
+        key, counters = self._take(np.array(firsts, np.uint64), blocks)
         drawn: list[tf.Tensor] = []
-        for group in groups:
-            drawn += _draw([numbers[i] for i in group], key, radii=next(own), angles=next(own))
+        for group, counter in zip(groups, tf.unstack(counters, num=len(groups))):
+            drawn += _draw([numbers[i] for i in group], key, counter)
         return [self._normal(shape, drawn[i * self._terms :][: self._terms]) for i, shape in enumerate(shapes)]
 
     def _take(self, starts: np.ndarray, blocks: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -171,24 +176,21 @@ def layout(sizes: Sequence[int], terms: int) -> tuple[np.ndarray, int]:
       terms: how many draws each number is the sum of.
 
     Returns:
-      First blocks, [variables, terms, 2] (radii, angles), counted from the first of the call; and the number of
-      blocks of the call.
+      First blocks, [variables, terms], counted from the first of the call; and the number of blocks of the call. Both
+      are multiples of 8.
 
-    >>> layout([8, 1], terms=1)     # 4 radii of 64 bits are 2 blocks, 4 angles of 32 bits are 1
-    (array([[[0, 2]],
-    <BLANKLINE>
-           [[3, 4]]], dtype=uint64), 5)
+    >>> layout([8, 17], terms=1)     # 4 pairs, 9 pairs
+    (array([[0],
+           [8]], dtype=uint64), 24)
     """
-    lengths = []
-    for size in sizes:
-        pairs = _ceil(size, 2)
-        lengths += terms * [_ceil(pairs, _RADII_PER_BLOCK), _ceil(pairs, _ANGLES_PER_BLOCK)]
+    lengths = [_ROW * _rows(size) for size in sizes for _ in range(terms)]
     ends = np.cumsum([0, *lengths], dtype=np.uint64)
-    return ends[:-1].reshape([len(sizes), terms, 2]), int(ends[-1])
+    return ends[:-1].reshape([len(sizes), terms]), int(ends[-1])
 
 
-def _ceil(number: int, divisor: int) -> int:
-    return -(-number // divisor)
+def _rows(number: int) -> int:
+    """How many rows so many numbers take."""
+    return -(-number // (2 * _ROW))
 
 
 def _advance(low: tf.Tensor, high: tf.Tensor, by: np.ndarray) -> tf.Tensor:
@@ -214,37 +216,47 @@ def _groups(numbers: Sequence[int]) -> list[list[int]]:
     return groups
 
 
-def _draw(numbers: Sequence[int], key: tf.Tensor, radii: tf.Tensor, angles: tf.Tensor) -> list[tf.Tensor]:
-    """Draws of so many `numbers` each, flat, whose words lie in a row; `radii`, `angles`: the first one's counters."""
-    pairs = [_ceil(number, 2) for number in numbers]
-    if len(pairs) == 1:  # no pass over a large one's words but those that use them
-        words, turns = _words(pairs[0], key, radii, tf.uint64), _words(pairs[0], key, angles, tf.uint32)
-    else:
-        words, turns = _words_of_all(pairs, key, radii)
-    mask = tf.cast(words, tf.uint32)  # their lower halves
-    masked = tf.bitwise.bitwise_xor(turns, mask)
-    draws = box_muller.normals(words, tf.bitcast(masked, tf.int32))
-    if len(pairs) == 1:
-        return [draws if numbers[0] == 2 * pairs[0] else draws[: numbers[0]]]
-    parts = [tf.reshape(part, [-1]) for part in tf.split(tf.reshape(draws, [2, -1]), pairs, axis=1)]
-    return [part if number == 2 * half else part[:number] for part, number, half in zip(parts, numbers, pairs)]
+def _draw(numbers: Sequence[int], key: tf.Tensor, counter: tf.Tensor) -> list[tf.Tensor]:
+    """Draws of so many `numbers` each, flat, whose blocks lie in a row, the first one's at `counter`."""
+    rows = [_rows(number) for number in numbers]
+    pairs = _ROW * sum(rows)
+    many = 2 * pairs >= _MANY and not tf.executing_eagerly() and tf.test.is_built_with_xla()
+    drawn = (_compiled if many else _interpreted)(pairs, key, counter)
+    parts = tf.split(tf.reshape(drawn, [sum(rows), 2 * _ROW]), rows) if len(rows) > 1 else [drawn]
+    return [tf.reshape(part, [-1])[:number] for part, number in zip(parts, numbers)]
 
 
-def _words_of_all(pairs: Sequence[int], key: tf.Tensor, counter: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The radii and the angles of several draws, each of them joined, by one op over all of their blocks."""
-    lengths = []  # in words of 32 bits: radii, what is left of their last block, angles, the same
-    for number in pairs:
-        lengths += [2 * number, -2 * number % 4, number, -number % 4]
-    words = tf.split(_words(sum(lengths), key, counter, tf.uint32), lengths)
-    radii = tf.reshape(tf.concat(words[0::4], axis=0), [-1, 2])  # lower half first, as the op for 64 bits has them
-    return tf.bitcast(radii, tf.uint64), tf.concat(words[2::4], axis=0)
-
-
-def _words(number: int, key: tf.Tensor, counter: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Random words; those of block k have counter + k."""
-    return tf.raw_ops.StatelessRandomUniformFullIntV2(
-        shape=[number], key=key, counter=counter, alg=_PHILOX, dtype=dtype
+def _interpreted(pairs: int, key: tf.Tensor, counter: tf.Tensor) -> tf.Tensor:
+    """So many pairs, [2 pairs], by TensorFlow's ops."""
+    words = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=[2 * pairs], key=key, counter=counter, alg=_PHILOX, dtype=tf.uint64
     )
+    radii, angles = tf.unstack(tf.reshape(words, [pairs, 2]), axis=1)
+    angles = tf.bitcast(tf.cast(angles, tf.uint32), tf.int32)  # the lower half: the third word
+    return tf.reshape(box_muller.normals(radii, angles), [-1])
+
+
+def _compiled(pairs: int, key: tf.Tensor, counter: tf.Tensor) -> tf.Tensor:
+    """The same by one loop."""
+    # Two outputs would be two loops, which make every block twice. So both numbers of a pair are one element: a complex
+    # number, or where everything around is compiled too, which can't take that apart without a copy, 64 bits.
+    if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+        cosine, sine = (tf.cast(tf.bitcast(part, tf.uint32), tf.uint64) for part in _pairs(pairs, key, counter))
+        drawn = cosine | tf.bitwise.left_shift(sine, tf.constant(32, tf.uint64))
+    else:
+        drawn = _loop(pairs)(key, counter)
+    return tf.reshape(tf.bitcast(drawn, tf.float32), [-1])
+
+
+@functools.lru_cache(maxsize=32)
+def _loop(pairs: int) -> Any:
+    """A function of key and counter, which all sources share."""
+    return tf.function(lambda *of: tf.complex(*_pairs(pairs, *of)), jit_compile=True, autograph=False)
+
+
+def _pairs(pairs: int, key: tf.Tensor, counter: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    low, high, angles, _ = philox.blocks(pairs, key, counter)
+    return box_muller.quick_pairs(low, high, tf.bitcast(angles, tf.int32))
 
 
 def _known_shape(shape: Any) -> tf.TensorShape:

@@ -62,11 +62,16 @@ class PrivatePCA:
 
     def __init__(self, *, num_components: int, noise_multiplier: float, seed: int | None = None):
         self.num_components = validate.positive_integer("num_components", num_components)
-        self.noise_multiplier = validate.noise_multiplier("noise_multiplier", noise_multiplier)
+        self._noise_multiplier = validate.noise_multiplier("noise_multiplier", noise_multiplier)
         self._seed = validate.seed("seed", seed)
         self._fits = 0
         self.components_: np.ndarray | None = None
         self.eigenvalues_: np.ndarray | None = None
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Standard deviation of the noise over the sensitivity. It can't be changed: what was fitted had it."""
+        return self._noise_multiplier
 
     @property
     def event(self) -> Any:

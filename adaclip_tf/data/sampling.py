@@ -42,7 +42,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf._internal import validate
+from adaclip_tf._internal import signatures, validate
 from adaclip_tf.data.rows import checked, loader, spec_of
 from adaclip_tf.data.streaming import Stream
 from adaclip_tf.data.structures import map_leaves
@@ -51,6 +51,7 @@ from adaclip_tf.privacy import drawn
 _RARE = 1e-3  # empty batches that an epoch may be expected to have before a word is said
 
 
+@signatures.other_names(batch_size="use `expected_batch_size`", epochs="give them to `fit`")
 def poisson_batches(
     arrays: Any,
     *,

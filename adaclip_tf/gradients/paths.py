@@ -78,18 +78,22 @@ def clipped_sum(
     if path != "jacobian":
         handles, others = ghost_handles(passed, num_records, proven)
         if others:
-            report(others, path)
+            report(others, path, variables)
 
     groups = clip.groups_of(len(variables))
     poison = proven.poison()
-    known, raw = [tf.fill([num_records], poison)] * len(groups), tf.zeros([num_records])
-    for number, group in enumerate(groups):
-        for index in group:
-            if index in handles:
-                norms = handles[index].squared_norms(transform.center[index], transform.scale[index])
-                known[number] += norms.value + ROUNDING * norms.magnitude
-                if raw_norms:
-                    raw += handles[index].squared_norms(tf.constant(0.0), tf.constant(1.0)).value
+    start, known = tf.fill([num_records], poison), []
+    for group in groups:
+        norms = [
+            handles[index].squared_norms(transform.center[index], transform.scale[index])
+            for index in group
+            if index in handles
+        ]
+        known.append(tf.add_n([start, upper_end(norms)]) if norms else start)
+    raw = tf.zeros([num_records])
+    if raw_norms:
+        for handle in handles.values():
+            raw += handle.squared_norms(tf.constant(0.0), tf.constant(1.0)).value
     totals: dict[int, tf.Tensor] = {}
     squared_norms = known
     if others:
@@ -100,14 +104,21 @@ def clipped_sum(
     weights = [clip.weights(squares) for squares in squared_norms]
     for number, group in enumerate(groups):
         shares = weights[number] if counts is None else weights[number] * counts  # c_k omega_k
+        weight = tf.reduce_sum(shares)
         for index in group:
             if index in handles:
                 total = handles[index].weighted_sum(shares)
-                totals[index] = transform.apply_to_sum(total, tf.reduce_sum(shares), index)
+                totals[index] = transform.apply_to_sum(total, weight, index)
     ordered = [totals[i] for i in range(len(variables))]
     least = functools.reduce(tf.minimum, weights)
     norms = tf.add_n(squared_norms)
     return ClippedSum(ordered, num_records, least, norms, raw if raw_norms else None, proven.data, poison)
+
+
+def upper_end(norms: Sequence[ghost.SquaredNorms]) -> tf.Tensor:
+    """The most that the squared norms of some variables can add up to, but for the rounding of this sum."""
+    total = tf.add_n([part.value for part in norms])
+    return total + ROUNDING * tf.add_n([part.magnitude for part in norms])
 
 
 def _whole_microbatches(loss, num_microbatches):
@@ -227,12 +238,21 @@ def _each(passed, proven, indices, num_records, num_groups, consume):
     return totals, norms.stack(), raw.stack()
 
 
-def report(others, path) -> None:
-    """Says, or raises if `path` wants it so, that some variables are not on the ghost path."""
+def report(others, path, variables) -> None:
+    """Says, or raises if `path` wants it so, that some variables are not on the ghost path; by their layers' names."""
     reasons = " ".join(dict.fromkeys(others.values()))
+    layers = ", ".join(dict.fromkeys(_layer_of(variables[index]) for index in others))
     if path == "ghost":
         raise ValueError(
-            'No ghost rule for some variables, and `gradient_path="ghost"` allows nothing else: '
+            f'No ghost rule for some variables ({layers}), and `gradient_path="ghost"` allows nothing else: '
             f'{reasons} Use `gradient_path="auto"` to compute these exactly, if slower.'
         )
-    logging.warning("DP gradients of %d variables take the slow path, one example at a time: %s", len(others), reasons)
+    logging.warning(
+        "DP gradients of %d variables (%s) take the slow path, one example at a time: %s", len(others), layers, reasons
+    )
+
+
+def _layer_of(variable) -> str:
+    """The name of the layer that has the variable; the variable's own where it has none."""
+    parts = variable.name.split(":")[0].split("/")
+    return parts[-2] if len(parts) > 1 else parts[0]

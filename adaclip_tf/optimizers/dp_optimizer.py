@@ -171,7 +171,12 @@ class DPOptimizer(Shell):
         """
         replicas.check_step(self.strategy, self.num_microbatches, type(self).__name__)
         loss = tf.convert_to_tensor(loss() if callable(loss) else loss)
-        var_list = list(var_list() if callable(var_list) else var_list)
+        return self._private_gradients(loss, list(var_list() if callable(var_list) else var_list), tape)
+
+    # In a `tf.function` AutoGraph would rewrite the library below, which has nothing for it to do: seconds for a first
+    # step, in each program. What the caller wrote, such as a `loss` with a Python `if`, is called above, and is its.
+    @tf.autograph.experimental.do_not_convert
+    def _private_gradients(self, loss, var_list, tape):
         loss = checks.per_example_loss(loss, self.private_step.num_microbatches_here, replicas.count(), tape)
         with variables.made_at_once():
             self.build(var_list)

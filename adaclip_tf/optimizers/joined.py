@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf import core
+from adaclip_tf._internal import made
 
 SMALL = 2**15  # coordinates: a copy of so many is nothing against compiling a kernel for them
 FEWEST = 4  # with fewer small variables, what joins and parts them costs a step more than it spares
@@ -54,14 +55,14 @@ class Joined:
 
     def _join(self, tensors: list[Any]) -> list[Any]:
         more = tensors[len(self._specs) :]
-        flat = tf.concat([tf.reshape(tensors[i], [-1]) for i in self._small], axis=0)
+        flat = tf.concat([made.reshape(tensors[i], [-1]) for i in self._small], axis=0)
         return [*(tensors[i] for i in self._large), flat, *more]
 
     def _part(self, tensors: list[Any]) -> list[Any]:
         number = len(self._large)
         parts = dict(zip(self._large, tensors))
-        for i, flat in zip(self._small, tf.split(tensors[number], self._sizes())):
-            parts[i] = tf.reshape(flat, self._specs[i].shape)
+        for i, flat in zip(self._small, tf.split(tensors[number], made.constant(self._sizes()))):
+            parts[i] = made.reshape(flat, self._specs[i].shape.as_list())
         return [*(parts[i] for i in range(len(self._specs))), *tensors[number + 1 :]]
 
 

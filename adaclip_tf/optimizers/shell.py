@@ -70,6 +70,7 @@ class Shell(keras.OptimizerBase):
     # ------------------------------------------------------------------------------------------------------------
     # The update.
 
+    @tf.autograph.experimental.do_not_convert
     def scale_loss(self, loss):
         """Takes over the loss of a training step: for `train_step`s that differentiate it themselves.
 
@@ -84,6 +85,7 @@ class Shell(keras.OptimizerBase):
         """
         return self._handed_over.take(loss, self.name)
 
+    @tf.autograph.experimental.do_not_convert  # as Keras's own are
     def apply_gradients(self, grads_and_vars, name=None, **kwargs):
         """Applies what `compute_gradients` returned, or trains on the loss that `scale_loss` got.
 
@@ -131,10 +133,11 @@ class Shell(keras.OptimizerBase):
         """Plain SGD with momentum, as in `tf.keras.optimizers.SGD`. Post-processing."""
         self.check_applying()
         variable = keras.native(variable)
-        step = -gradient * tf.cast(learning_rate, variable.dtype)
+        step = gradient * tf.cast(learning_rate, variable.dtype)
         if not self.momentum:
-            variable.assign_add(step)
+            variable.assign_sub(step)
             return
+        step = -step
         momentum = tf.cast(self.momentum, variable.dtype)
         velocity = keras.native(self._momentums[self.index_of(variable)])
         velocity.assign(step + velocity * momentum)

@@ -28,7 +28,7 @@ import tensorflow as tf
 from adaclip_tf import core, gradients
 from adaclip_tf.core import noise
 from adaclip_tf.gradients import proof
-from adaclip_tf.optimizers import past, replicas, shared_batches, unnoised
+from adaclip_tf.optimizers import centers, fused, past, replicas, shared_batches, unnoised
 from adaclip_tf.optimizers.joined import Joined, unique_name
 from adaclip_tf.optimizers.rule_state import RuleState
 from adaclip_tf.optimizers.settings import Settings
@@ -45,11 +45,9 @@ class PrivateStep:
         self.noise_sources = replicas.PerReplica(
             functools.partial(noise.NoiseSource, settings.seed, terms=settings.noise_terms)
         )
-        # A dozen passes over all parameters become one: a quarter of the time on a large model.
-        fuse = tf.test.is_built_with_xla()
-        self._fused_transform = tf.function(self._transform, jit_compile=fuse, autograph=False)
-        self._fused_learn = tf.function(self._published_step, jit_compile=fuse, autograph=False)
-        self._fused_private_step = tf.function(self._private_step, jit_compile=fuse, autograph=False)
+        self._fused_transform = fused.if_large(self._transform, lambda: self.specs, centers.transform)
+        self._fused_learn = fused.if_large(self._published_step, lambda: self.specs)
+        self._fused_private_step = fused.if_large(self._private_step, lambda: self.specs)
 
     # ------------------------------------------------------------------------------------------------------------
     # State.
@@ -134,7 +132,7 @@ class PrivateStep:
         self._see_microbatches(loss)
         joined = Joined(self.rule, self.specs)
         state = joined.join(self.state())
-        transform = (self._fused_transform if tf.nest.flatten(state) else self._transform)(state, self._trained)
+        transform = self._fused_transform(state, self._trained)
         total, records, complete = self.clip_and_accumulate(loss, variables, tape, joined.part(transform))
         if replicas.count() == 1:  # nobody to add up with: noise and what follows in one pass over the parameters
             learn = functools.partial(self._noise_and_learn, joined, state, transform, total, records)

@@ -138,22 +138,22 @@ def plot_epsilon(
 ) -> None:
     """Draws epsilon against epochs, a line for each accountant."""
     grid = sorted({max(1, round(steps * k / points)) for k in range(1, points + 1)})
-    figure, axes = plotting.new_figure(6.4, 4.0)
-    for name, style in zip(accountants.names(), itertools.cycle(("-", "--", ":", "-."))):
-        epsilon_at = curve.EpsilonCurve(mechanism, delta=delta, accountant=name, examples_per_user=examples_per_user)
-        axes.plot([at / mechanism.epoch for at in grid], [epsilon_at(at) for at in grid], style, label=name.upper())
-    axes.set_xlabel("epochs")
-    axes.set_ylabel(f"epsilon at delta = {delta:g}")
-    axes.set_title(
-        f"n = {mechanism.num_examples:,}, B = {mechanism.batch_size:,}, "
-        f"z = {mechanism.noise_multiplier:.4g}, {mechanism.sampling} batches",
-        fontsize=10,
-    )
-    axes.set_ylim(bottom=0.0)
-    axes.set_xlim(left=0.0)
-    axes.grid(alpha=0.3)
-    axes.legend()
-    figure.savefig(path, dpi=150, format="png")
+    with plotting.style():
+        figure, axes = plotting.new_figure(6.4, 4.0)
+        for name, line in zip(accountants.names(), itertools.cycle(("-", "--", ":", "-."))):
+            spent = curve.EpsilonCurve(mechanism, delta=delta, accountant=name, examples_per_user=examples_per_user)
+            epochs = [at / mechanism.epoch for at in grid]
+            axes.plot(epochs, [spent(at) for at in grid], line, marker="", label=name.upper())
+        axes.set_xlabel("epochs")
+        axes.set_ylabel(f"epsilon at delta = {delta:g}")
+        axes.set_title(
+            f"n = {mechanism.num_examples:,}, B = {mechanism.batch_size:,}, "
+            f"z = {mechanism.noise_multiplier:.4g}, {mechanism.sampling} batches"
+        )
+        axes.set_ylim(bottom=0.0)
+        axes.set_xlim(left=0.0)
+        axes.legend()
+        figure.savefig(path, dpi=150, format="png")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf._internal import keras, regularizers, validate
+from adaclip_tf._internal import keras, regularizers, signatures, validate
 from adaclip_tf.privacy import account, claims, fit_data, private_optimizer, run_checks, statement
 from adaclip_tf.privacy import ledger as ledger_lib
 from adaclip_tf.privacy.drawn import Drawn, require_drawn
@@ -69,6 +69,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
       new_phase: with a ledger that knows more steps of this optimizer than it has itself, goes on as a new phase.
     """
 
+    @signatures.other_names(epsilon="use `target_epsilon`", expected_batch_size="use `batch_size`")
     def __init__(
         self,
         *,
@@ -193,8 +194,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         optimizer = self._optimizer
         self._account.broken_off(self._horizon.steps_per_call)
-        self._started = self._checked = False
-        self._why_stopped = None
+        self._started, self._checked, self._why_stopped = False, False, None
         given = fit_data.given_to_fit(self.model)
         self.meter.check(optimizer, given, self._drawn)
         run_checks.check_files(self.model, self.statement_path, self._account.ledger)
@@ -207,9 +207,10 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         self._horizon = Horizon(parts, per_call, batches, allowed=self._horizon.allowed)
         if self._account.ledger is None:
             self._plan()
-        if self._drawn is None and not self._told:
+        if not self._told:
             self._told = True
-            run_checks.say(self.params, claims.assumption(given, self.meter.claimed))
+            assumed = claims.assumption(given, self.meter.claimed) if self._drawn is None else None
+            run_checks.tell(self.model, self.params, assumed)
 
     def on_epoch_begin(self, epoch, logs=None):
         if not self._started:

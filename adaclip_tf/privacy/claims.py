@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ class Given(NamedTuple):
     rows: int | None = None
     batch_size: int | None = None
     drawn: Drawn | None = None
+    num_batches: int | None = None  # of a pass over a dataset that ends
 
 
 def check_optimizer(optimizer: PrivateOptimizer, claimed: Mechanism, drawn: Drawn | None) -> None:
@@ -72,6 +74,12 @@ def check_data(given: Given, claimed: Mechanism, parts: int) -> None:
             f"PrivacyBudget's `batch_size` is {claimed.batch_size}{logical}, and `fit` was given batches of "
             f"{given.batch_size}."
         )
+    if claimed.sampling == "shuffled" and (given.num_batches or math.inf) < claimed.shortest_epoch * parts:
+        raise ValueError(
+            f"PrivacyBudget counts an epoch of {claimed.num_examples} examples in batches of {claimed.batch_size}, and "
+            f"the dataset that `fit` was given ends after {given.num_batches} batches: its examples come again sooner. "
+            "Give `num_examples` and `batch_size` as the dataset has them."
+        )
     fixed = given.arrays or given.batch_size is not None
     if fixed and claimed.sampling == "poisson" and claimed.batch_size < claimed.num_examples:
         what = "arrays, which it cuts into batches" if given.arrays else "batches"
@@ -103,6 +111,13 @@ def check_past(optimizer: PrivateOptimizer, claimed: Mechanism) -> None:
         raise ValueError(
             f"PrivacyBudget's `batch_size` is {claimed.batch_size}, and the optimizer has taken steps on batches of "
             f"{seen.batch_size}. Give the size of a logical batch; epsilon would be too small otherwise."
+        )
+    if claimed.sampling == "shuffled" and seen.steps % claimed.shortest_epoch and seen.steps % claimed.epoch:
+        raise ValueError(
+            f"The optimizer has taken {seen.steps} noised steps, and an epoch has {claimed.epoch}: the last one was "
+            "broken off, and this run would begin another, so that examples were used more often than their epochs "
+            "say. Train whole epochs; or go on with a new optimizer, and a ledger, or `other_event=adaclip_tf."
+            "optimizer_event(old_optimizer, num_examples=..., batch_size=..., sampling='shuffled')`."
         )
     updates = as_int(optimizer.iterations)
     if updates > seen.steps:

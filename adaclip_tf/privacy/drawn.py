@@ -35,33 +35,42 @@ def drawn_of(batches: Any) -> Drawn | None:
     return drawn if isinstance(drawn, Drawn) else None
 
 
-# What makes other batches, or the same ones again, of batches that were drawn. `repeat` draws anew.
+# What leaves draws as they are, of all that can be made of batches. `repeat` draws anew.
 _KEEPS_DRAWS = ("Map", "ParallelMap", "Prefetch", "Options", "Take", "Skip", "Repeat", "Zip", "Enumerate", "Shuffle")
+_HOLDS_NO_DATA = ("Range", "Random", "Counter")  # what drawn batches may be zipped with
 
 
 def check_kept(batches: Any, made_of: Callable[[Any], list[Any]]) -> None:
     """Raises ValueError if something was made of drawn batches that is no longer drawn as they were.
 
+    One draw may be in it, once, and beside it only what holds no examples: two draws that are zipped and joined hold an
+    example twice, or with twice the probability.
+
     Args:
       batches: what `fit` was given.
       made_of: from a dataset to those that it was made of.
     """
+    draws = 0
     made: list[str] = []
+    beside: list[str] = []
     pending = [batches]
     while pending:
         dataset = pending.pop()
         if drawn_of(dataset) is not None:
-            if made:
-                raise ValueError(
-                    f"The batches were drawn by Poisson sampling, and `fit` is given what {', '.join(made)} makes of "
-                    "them: no draws of their own any more (the same ones again, or others than were drawn), so epsilon "
-                    "would be too small. Change the examples before `poisson_batches`, or batch by batch with `map`."
-                )
-            return
+            draws += 1
+            continue
         name = type(dataset).__name__.strip("_").replace("Dataset", "")
-        if name not in _KEEPS_DRAWS:
-            made.append(name)
-        pending.extend(made_of(dataset))
+        inputs = made_of(dataset)
+        if name not in _KEEPS_DRAWS and name not in _HOLDS_NO_DATA:
+            (made if inputs else beside).append(name)
+        pending.extend(inputs)
+    if draws and (made or beside or draws > 1):
+        what = ", ".join(made) or "a zip with " + (", ".join(beside) or "other draws")
+        raise ValueError(
+            f"The batches were drawn by Poisson sampling, and `fit` is given what {what} makes of them: no draws of "
+            "their own any more (the same ones again, or others than were drawn), so epsilon would be too small. "
+            "Change the examples before `poisson_batches`, or batch by batch with `map`."
+        )
 
 
 def require_drawn(batches: Any) -> Drawn:

@@ -26,7 +26,10 @@ def given_to_fit(model: Any) -> Given:
     check_kept(call.x, keras.made_of)
     # A train step of one's own may take elements that are no batches.
     batches = keras.has_keras_train_step(model) and isinstance(call.x, tf.data.Dataset)
-    return Given(False, None, _static_size(call.x) if batches else None, drawn_of(call.x))
+    if not batches:
+        return Given(drawn=drawn_of(call.x))
+    num_batches = int(call.x.cardinality())  # negative: without an end, or not known
+    return Given(False, None, _static_size(call.x), drawn_of(call.x), num_batches if num_batches > 0 else None)
 
 
 def _static_size(dataset: tf.data.Dataset) -> int | None:

@@ -44,6 +44,43 @@ def steps_per_call(model: Any, accumulation_steps: int, batches_per_epoch: int |
     return -(-batches // accumulation_steps)
 
 
+# They decide by a metric, or keep what was best by one.
+_DECIDING = (
+    tf.keras.callbacks.EarlyStopping,
+    tf.keras.callbacks.ReduceLROnPlateau,
+    tf.keras.callbacks.ModelCheckpoint,
+)
+
+
+def warn_of_releases(model: Any) -> None:
+    """Says which callbacks of the running `fit` decide by Keras's loss or metrics of the training data.
+
+    These are computed without noise. What is decided by them, when to stop, which weights to keep, is seen in the
+    model: a release that no accountant counts.
+    """
+    call = keras.running_fit(model)
+    for callback in call.callbacks if call else ():
+        if not isinstance(callback, _DECIDING) or not getattr(callback, "save_best_only", True):
+            continue
+        monitor = str(callback.monitor)
+        if not monitor.startswith("val_") and monitor != "epsilon":
+            logging.warning(
+                "%s decides by %r, which Keras computes from the training data without noise: what it decides is a "
+                "release, and no epsilon counts it. Have it monitor data that needs no protection (%r), or leave it "
+                "out.",
+                type(callback).__name__,
+                monitor,
+                f"val_{monitor}",
+            )
+
+
+def tell(model: Any, params: dict[str, Any], assumed: str | None) -> None:
+    """What is to be said once, when training begins: of callbacks, and what is assumed of the batches."""
+    warn_of_releases(model)
+    if assumed is not None:
+        say(params, assumed)
+
+
 def say(params: dict[str, Any], text: str) -> None:
     """A line beside the progress bar; a line in the log for those who want none (`verbose=0` in `params`)."""
     if params.get("verbose", 1) and tf.keras.utils.is_interactive_logging_enabled():

@@ -6,11 +6,21 @@ DP-SGD would need for the target.
     z_w     = z0 / (q sqrt T) sqrt(R / f)              noise on the sums of row norms, each of R rounds
     sigma_c = sqrt(2 c) / 2 z0 / (f_c q sqrt T)         noise on each of 2 c counts, whose sensitivity is 1/2
     kappa   = z0 sqrt(d) / B                            noise in a step's mean, over a clipped gradient
-    mu      = clip(m / kappa, m_min, m_max)             how much of a typical gradient is kept
-    rate    = min(r max(K, 2), r_z B / (z0 sqrt T))     K classes; at most r_d for deep models; falls to 0 on a line
+    k       = sqrt(2 - 2 / K)                           K classes, at least 2
+    mu      = clip(m / (k kappa), m_min, m_max)         how much of a typical gradient is kept
+    rate    = min(r max(K, 2), r_z k B / (z0 sqrt T))   at most r_d for deep models
+    rate_t  = rate (1 - t / T)^e                        at step t
 
 T steps cost about (q / z0)^2 T in squared noise-to-signal terms, so that R rounds at z_w cost the fraction f of it, and
 all counts f_c^2.
+
+Why e = 1/2. Where noise rules, how far training moves goes with the sum of rate_t, and noise in the weights with the
+sum of its squares: for one and the same sum the squares are least where the rate does not fall, 3 / 4 of a straight
+line's. At the end a rate that falls lets directions of strong curvature settle. A root does both: 27 / 32.
+
+Why k. At the start dy = softmax - one-hot has the length sqrt(1 - 1/K): k is that, over that of two classes. C is as
+much longer, and the noise of a step, in outputs, as much smaller; so the rate may be longer, and a smaller part of C is
+kept, to have both as with two classes.
 """
 
 from __future__ import annotations
@@ -47,6 +57,7 @@ class Method:
       multiplier, least_multiplier, largest_multiplier: m, m_min and m_max.
       rate_per_class: r.
       rate_by_noise: r_z.
+      rate_fall: e.
       deep, deep_rate: from so many kernels on the learning rate is at most r_d. (Models of one or two kernels take
         steps that kill the units of a deeper one.)
       damping, damping_decay: D, and the decay of the moving average that is damped by (`core.scales`).
@@ -63,10 +74,11 @@ class Method:
     multiplier: float = 0.2
     least_multiplier: float = 0.1
     largest_multiplier: float = 2.0
-    rate_per_class: float = 5.0
-    rate_by_noise: float = 1.5
+    rate_per_class: float = 3.75
+    rate_by_noise: float = 1.125
+    rate_fall: float = 0.5
     deep: int = 3
-    deep_rate: float = 6.0
+    deep_rate: float = 4.5
     damping: float = 4.0
     damping_decay: float = 0.9
 
@@ -97,10 +109,10 @@ class Method:
             ]
         )
 
-    def multiplier_for(self, noise_multiplier: float, coordinates: int, batch_size: float) -> float:
-        """mu, from z, d and B."""
+    def multiplier_for(self, noise_multiplier: float, coordinates: int, batch_size: float, classes: int = 2) -> float:
+        """mu, from z, d, B and K."""
         kappa = noise_multiplier * math.sqrt(coordinates) / batch_size
-        wanted = self.multiplier / kappa if kappa else math.inf
+        wanted = self.multiplier / (_longer(classes) * kappa) if kappa else math.inf
         return min(max(wanted, self.least_multiplier), self.largest_multiplier)
 
     def learning_rate(
@@ -110,7 +122,13 @@ class Method:
         most = min(self.rate_per_class * max(classes, 2), self.deep_rate if kernels >= self.deep else math.inf)
         if noise_multiplier == 0.0:
             return most
-        return min(most, self.rate_by_noise * batch_size / (noise_multiplier * math.sqrt(steps)))
+        by_noise = self.rate_by_noise * _longer(classes)
+        return min(most, by_noise * batch_size / (noise_multiplier * math.sqrt(steps)))
+
+
+def _longer(classes: int) -> float:
+    """k."""
+    return math.sqrt(2.0 - 2.0 / max(classes, 2))
 
 
 DEFAULT = Method()

@@ -55,6 +55,7 @@ class PrivateScales:
       noise_multiplier: z_w, of the sums of row norms.
       count_noise: sigma_c, the standard deviation of the noise on the counts, whose sensitivity is 1/2. 0, of either,
         is not private.
+      classes: K, where the loss is a categorical cross entropy; 2 for all others.
       settings: the constants of the method.
       seed: None, the right value: noise from the operating system's entropy. An integer makes it reproducible, for
         tests only: NOT private.
@@ -75,14 +76,16 @@ class PrivateScales:
         *,
         noise_multiplier: float,
         count_noise: float,
+        classes: int = 2,
         settings: method.Method = method.DEFAULT,
         seed: int | None = None,
     ):
-        self.noise_multiplier = validate.noise_multiplier("noise_multiplier", noise_multiplier)
-        self.count_noise = validate.noise_multiplier("count_noise", count_noise)
+        self._noise_multiplier = validate.noise_multiplier("noise_multiplier", noise_multiplier)
+        self._count_noise = validate.noise_multiplier("count_noise", count_noise)
+        self.classes = validate.positive_integer("classes", classes)
         if not isinstance(settings, method.Method):
             raise ValueError(f"`settings` must be a `Method`; got {settings!r}.")
-        self.settings = settings
+        self._settings = settings
         self._noise = noise.NoiseSource(validate.seed("seed", seed))
         if seed is not None:
             logging.warning("seed=%d makes the noise of PrivateScales predictable: for tests only, NOT private.", seed)
@@ -103,6 +106,7 @@ class PrivateScales:
         batch_size: int,
         epochs: float | None = None,
         steps: int | None = None,
+        classes: int = 2,
         settings: method.Method = method.DEFAULT,
         seed: int | None = None,
     ) -> PrivateScales:
@@ -111,11 +115,26 @@ class PrivateScales:
         Args:
           noise_multiplier: z0, what the run would need without the scales.
           num_examples, batch_size, epochs, steps: as for `epsilon`.
-          settings, seed: as above.
+          classes, settings, seed: as above.
         """
         run = Mechanism(validate.positive("noise_multiplier", noise_multiplier), num_examples, batch_size)
         asked = settings.noise(run.noise_multiplier, batch_size / num_examples, run.count(epochs=epochs, steps=steps))
-        return cls(noise_multiplier=asked.rows, count_noise=asked.counts, settings=settings, seed=seed)
+        return cls(noise_multiplier=asked.rows, count_noise=asked.counts, classes=classes, settings=settings, seed=seed)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """z_w. It can't be changed: what was asked had it."""
+        return self._noise_multiplier
+
+    @property
+    def settings(self) -> method.Method:
+        """The method's constants, likewise."""
+        return self._settings
+
+    @property
+    def count_noise(self) -> float:
+        """sigma_c, likewise."""
+        return self._count_noise
 
     @property
     def event(self) -> dp_accounting.DpEvent:
@@ -148,8 +167,7 @@ class PrivateScales:
     ) -> PrivateScales:
         """Learns C and h from the gradients of all examples at the model's present weights. Every call is paid for.
 
-        The weights are not changed. Sample weights multiply the loss, and with it the gradients: give them here as in
-        training.
+        The model's weights are not changed. Those of examples do here what they do in training: give them as there.
 
         Args:
           model: a Keras model with Keras's own `train_step`.
@@ -216,7 +234,9 @@ class PrivateScales:
         self._check_fitted()
         multiplier = 1.0
         if expected_batch_size is not None:
-            multiplier = self.settings.multiplier_for(noise_multiplier, self._coordinates, expected_batch_size)
+            multiplier = self.settings.multiplier_for(
+                noise_multiplier, self._coordinates, expected_batch_size, self.classes
+            )
         settings = self.settings
         return core.Scales(self.clip_ or 0.0, self.shapes_, multiplier, settings.damping, settings.damping_decay)
 
@@ -232,6 +252,7 @@ class PrivateScales:
             "clip": self.clip_,
             "noise_multiplier": self.noise_multiplier,
             "count_noise": self.count_noise,
+            "classes": self.classes,
             "settings": dataclasses.asdict(self.settings),
             "fits": self._fits,
             "names": self.names_,
@@ -261,6 +282,7 @@ class PrivateScales:
         scales = cls(
             noise_multiplier=about["noise_multiplier"],
             count_noise=about["count_noise"],
+            classes=about["classes"],
             settings=method.Method(**about["settings"]),
         )
         checked = core.Scales(about["clip"], shapes)  # raises where the numbers can't be scales

@@ -5,6 +5,9 @@
 | `callback`    | `PrivacyTensorBoard`, the Keras callback            |
 | `arguments`   | its arguments, checked                              |
 | `summaries`   | what it writes, tag by tag                          |
+| `hparams`     | the HPARAMS tab                                     |
+| `names`       | names of variables that runs have in common         |
+| `by_epsilon`  | metrics against epsilon, of this run and its neighbours |
 | `figures`     | the pictures                                        |
 | `event_files` | one writer for each run (folder)                    |
 | `protos`      | the package `tensorboard`, or how to get it         |

@@ -1,19 +1,14 @@
 """`PrivacyTensorBoard`: training, its noise and its epsilon in TensorBoard.
 
-What is written where, below `log_dir` (each folder is a run of TensorBoard's):
+A training is one run of TensorBoard's, called by its folder, `log_dir`. With `nonprivate=True` there is a second one
+below it, `nonprivate`, which can be deleted: how the last batch was clipped, which is NOT private. Keras's own
+TensorBoard callback writes to `train` and `validation`, so both fit into one `log_dir`.
 
-| run          | what                                                                                          |
-|--------------|-----------------------------------------------------------------------------------------------|
-| `privacy`    | everything that is computed from privatised values; Keras's loss and metrics (see below)      |
-| `hparams`    | hyper-parameters and final metrics, one row of the HPARAMS tab                                |
-| `nonprivate` | only with `nonprivate=True`: how the last batch was clipped, which is NOT private             |
-
-Keras's own TensorBoard callback writes to `train` and `validation`, so both fit into one `log_dir`.
-
-Formal guarantee. Whatever is written apart from Keras's logs and the run `nonprivate` is a function of
-`noised_steps`, `private_metrics()`, `private_state()`, the learning rate and constructor arguments of the optimizer:
-post-processing of what the accountant has paid for. Keras's training loss and metrics are computed from the
-data without noise; `keras_metrics=False` leaves them out, for a folder that is to be published.
+Formal guarantee. Whatever is written apart from Keras's logs (scalars, the picture of them and `by_epsilon.json`) and
+the run `nonprivate` is a function of `noised_steps`, `private_metrics()`, `private_state()`, the learning rate,
+constructor arguments of the optimizer and what the accountant is told: post-processing of what was paid for. Keras's
+training loss and metrics are computed from the data without noise; `keras_metrics=False` leaves them out, for a folder
+that is to be published.
 
 Steps are the optimizer's count of noised steps, which is saved with it: a resumed run goes on where it
 stopped, and a logical batch of several accumulation steps counts once.
@@ -29,15 +24,16 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from adaclip_tf._internal import keras, validate
-from adaclip_tf.privacy import fit_data, private_optimizer
+from adaclip_tf._internal import keras, signatures, validate
+from adaclip_tf.privacy import fit_data, private_optimizer, run_checks
 from adaclip_tf.privacy.budget import PrivacyBudget
 from adaclip_tf.privacy.meter import PrivacyMeter
-from adaclip_tf.tensorboard import arguments, event_files, figures, protos, summaries
+from adaclip_tf.tensorboard import arguments, event_files, figures, hparams, names, protos, summaries
+from adaclip_tf.tensorboard.by_epsilon import Curve
 
 
 class PrivacyTensorBoard(tf.keras.callbacks.Callback):
-    """Keras callback: epsilon, noise and AdaCliP's state as scalars, histograms, images and HParams.
+    """Keras callback: epsilon, accuracy and noise first; AdaCliP's state, the privacy statement, HParams.
 
     Example:
       >>> board = PrivacyTensorBoard("runs/first", num_examples=60000, batch_size=600, delta=1e-5)
@@ -46,7 +42,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
     then `tensorboard --logdir runs`. docs/tensorboard.md lists the tags.
 
     Args:
-      log_dir: the folder of this run. Several runs below one folder can be compared.
+      log_dir: the folder of this training, which is called by its name. Several below one folder can be compared.
       budget: the `PrivacyBudget` of the same `fit`, which then also says how epsilon is counted. With an accountant
         that is not quick, such as "pld", which takes tenths of a second, epsilon is written per epoch only. Or a
         `PrivacyMeter`, which counts and does not stop.
@@ -56,7 +52,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
       update_freq: scalars are written every so many noised steps, or "epoch" for the end of each epoch only.
       reference_l2_norm_clip: C, for the noise that DP-SGD (Abadi et al. 2016) would have added, z C sqrt(d) / B. None
         is the optimizer's own `l2_norm_clip` where it has one, otherwise 1.
-      histogram_freq: histograms of s and b every so many epochs; 0 for none.
+      histogram_freq: histograms of s (or b) every so many epochs; 0 for none.
       image_freq: images every so many epochs and at the end; 0 for none.
       image_shape: the shape of one input of the first layer, (height, width) or (height, width, channels), to draw
         its b as a picture. None draws it where the number of inputs is a square number.
@@ -65,6 +61,10 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
       nonprivate: also writes `nonprivate_metrics()` of the optimizer, which must record them. NOT private.
     """
 
+    @signatures.other_names(
+        epsilon="give `budget`, or `num_examples`, `batch_size` and `delta`",
+        expected_batch_size="use `batch_size`",
+    )
     def __init__(
         self,
         log_dir: str | os.PathLike[str],
@@ -88,6 +88,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         self.log_dir = validate.path("log_dir", log_dir)
         self._meter = arguments.meter_of(budget, num_examples, batch_size, delta)
         self._checks_run = not isinstance(budget, PrivacyBudget)  # which checks the run itself
+        self._told = False
         self._update_freq = arguments.update_frequency(update_freq)
         if reference_l2_norm_clip is not None:
             validate.positive("reference_l2_norm_clip", reference_l2_norm_clip)
@@ -110,7 +111,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         self._last_tags: set[str] = set()
         self._epoch = self._next_look = 0
         self._epoch_logs: dict[str, float] = {}
-        self._by_epsilon: list[tuple[float, dict[str, float]]] = []
+        self._curve = Curve(self.log_dir)
 
     # -----------------------------------------------------------------------------------------------
     # Keras's hooks.
@@ -125,6 +126,9 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
             )
         if self.model.built:
             optimizer.build(self.model.trainable_variables)
+        if self._checks_run and not self._told:
+            self._told = True
+            run_checks.warn_of_releases(self.model)
         if self._meter is not None and self._checks_run:
             self._meter.check(optimizer, fit_data.given_to_fit(self.model))  # batch size and sampling
         if self._image_freq:
@@ -134,13 +138,20 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         self._last_tags, self._epoch, self._epoch_logs = set(), 0, {}
         if not keras.is_chief(self.model):
             return
-        self._files.open(summaries.PRIVACY_RUN)
+        if not self._first_step and self._files.has_events(summaries.TRAINING):
+            logging.warning(
+                "`log_dir`=%r holds an earlier training, and TensorBoard will draw both as one line. Give each "
+                "training a folder of its own.",
+                self.log_dir,
+            )
+        self._files.open(summaries.TRAINING)
+        if self._keras_metrics:
+            self._curve.begin(self._epsilon(self._first_step) if self._first_step else None)
         if self._nonprivate:
             self._files.open(summaries.NONPRIVATE_RUN)
         if self._hparams is not False:
-            self._files.open(summaries.HPARAMS_RUN)
-            self._files.write(summaries.HPARAMS_RUN, summaries.session_start(self._all_hparams(), self.log_dir))
-        self._files.write(summaries.PRIVACY_RUN, summaries.layout())
+            self._files.write(summaries.TRAINING, hparams.session_start(self._all_hparams()))
+        self._files.write(summaries.TRAINING, summaries.layout())
         if self.model.built:
             self._measurement()()  # traced now, not in the middle of training
             if self._image_freq:  # an `image_shape` that does not fit is told now
@@ -167,13 +178,14 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         self._epoch_logs = logs = _numbers(logs)
         epsilon = self._epsilon(step)
         self._write_step(step, logs, epsilon)
+        if self._epoch == 1 and self._hparams is not False:  # now it is known which metrics there are
+            own = self._hparams if isinstance(self._hparams, Mapping) else ()
+            metrics = summaries.keras_metrics(logs) if self._keras_metrics else {}
+            self._files.write(summaries.TRAINING, hparams.columns(self._all_hparams(), own, metrics))
         if self._keras_metrics and epsilon is not None and math.isfinite(epsilon):
-            metrics = summaries.keras_metrics(logs)
-            self._by_epsilon.append((epsilon, metrics))
-            by_epsilon = summaries.by_epsilon(metrics, self._delta())
-            self._files.write(summaries.PRIVACY_RUN, by_epsilon, summaries.epsilon_step(epsilon))
+            self._curve.add(epsilon, summaries.keras_metrics(logs))
         if self._histogram_freq and self._epoch % self._histogram_freq == 0:
-            self._files.write(summaries.PRIVACY_RUN, summaries.histograms(self._state()), step)
+            self._files.write(summaries.TRAINING, summaries.histograms(self._state()), step)
         if self._image_freq and self._epoch % self._image_freq == 0:
             self._write_images(step)
         self._files.flush()
@@ -185,8 +197,11 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         if self._epoch:
             if self._image_freq and self._epoch % self._image_freq:
                 self._write_images(step)
+            report = None if self._meter is None else self._meter.report(self._optimizer, (self._meter.accountant,))
+            if report is not None:
+                self._files.write(summaries.TRAINING, summaries.statement(report), step)
             if self._hparams is not False:
-                self._write_final(step)
+                self._files.write(summaries.TRAINING, hparams.session_end(), step)
         self._files.close()
 
     # -----------------------------------------------------------------------------------------------
@@ -196,7 +211,8 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         return private_optimizer.require(self.model.optimizer, "PrivacyTensorBoard")
 
     def _state(self) -> summaries.State:
-        return summaries.state_by_tag(self._optimizer, self.model.name)
+        state = self._optimizer.private_state()
+        return dict(zip(names.comparable(state, self.model), state.values()))
 
     def _step(self) -> int:
         """Noised steps up to now; 0 before the optimizer has state."""
@@ -214,9 +230,9 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
     def _write_step(self, step: int, logs: Any, epsilon: float | None) -> None:
         """All that is known at a step. The last batch of an epoch and its end can be the same step: no tag twice."""
         measure = self._measurement()
-        values: dict[str, float] = {} if epsilon is None else {"privacy/epsilon": epsilon}
+        values: dict[str, float] = {} if epsilon is None else {summaries.EPSILON: epsilon}
         if self._keras_metrics:
-            values.update(summaries.keras_metrics(_numbers(logs)))
+            values.update(summaries.overview(summaries.keras_metrics(_numbers(logs))))
         if step != self._last_step:
             self._last_step, self._last_tags = step, set()
             values.update(measure())
@@ -225,7 +241,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
                 self._files.write(summaries.NONPRIVATE_RUN, summaries.scalars(unnoised), step)
         values = {tag: value for tag, value in values.items() if tag not in self._last_tags}
         self._last_tags |= values.keys()
-        self._files.write(summaries.PRIVACY_RUN, summaries.scalars(values, measure.descriptions), step)
+        self._files.write(summaries.TRAINING, summaries.scalars(values, measure.descriptions), step)
 
     def _measurement(self) -> summaries.Measurement:
         if self._measure is None:
@@ -237,24 +253,13 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
         images = {}
         if found is not None:
             name, picture = found
-            images[f"noise_image/{name}"] = (figures.scale_picture(name, picture), summaries.NOISE_IMAGE)
-        if self._by_epsilon:
-            drawn = figures.metric_by_epsilon(self._by_epsilon, self._delta())
-            images["metric_by_epsilon"] = (drawn, "What was reached for which epsilon.")
-        self._files.write_images(summaries.PRIVACY_RUN, images, step)
-
-    def _write_final(self, step: int) -> None:
-        """The metrics of the HPARAMS tab. It shows every tag of its run, so they are few, and in a run of their own."""
-        measured = _numbers(self._optimizer.private_metrics())
-        final = {"final/noise_norm": measured["noise_norm"], "final/noised_steps": float(step)}
-        epsilon = self._epsilon(step)
-        if epsilon is not None:
-            final["final/epsilon"] = epsilon
-        if self._keras_metrics:
-            metrics = summaries.keras_metrics(self._epoch_logs)
-            final.update({f"final/{summaries.flat(tag)}": value for tag, value in metrics.items()})
-        self._files.write(summaries.HPARAMS_RUN, summaries.scalars(final), step)
-        self._files.write(summaries.HPARAMS_RUN, summaries.session_end(), step)
+            images[f"{summaries.NOISE}/image/{name}"] = (figures.scale_picture(name, picture), summaries.NOISE_IMAGE)
+        points = self._curve.points
+        metric = figures.main_metric(points)
+        if metric is not None:
+            drawn = figures.metric_by_epsilon(metric, points, self._delta(), self._curve.others())
+            images[f"{summaries.OVERVIEW}/{metric}_by_epsilon"] = (drawn, summaries.BY_EPSILON)
+        self._files.write_images(summaries.TRAINING, images, step)
 
     def _all_hparams(self) -> dict[str, Any]:
         more: dict[str, Any] = {}
@@ -264,7 +269,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
             more["delta"] = self._meter.delta
         if isinstance(self._hparams, Mapping):
             more.update(self._hparams)
-        return summaries.hparams_of(self._optimizer, more)
+        return hparams.of(self._optimizer, more)
 
 
 def _numbers(logs: Mapping[str, Any] | None) -> dict[str, float]:

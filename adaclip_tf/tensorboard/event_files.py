@@ -19,6 +19,10 @@ class EventFiles:
     def __bool__(self) -> bool:
         return bool(self._writers)
 
+    def has_events(self, run: str) -> bool:
+        """Whether an event file is there already."""
+        return bool(tf.io.gfile.glob(os.path.join(self._log_dir, run, "events.out.tfevents*")))
+
     def open(self, run: str) -> None:
         """Makes the folder and a new event file, or says why it can't be."""
         folder = os.path.join(self._log_dir, run)

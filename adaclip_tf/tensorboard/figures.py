@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from adaclip_tf._internal import plotting, validate
+from adaclip_tf.tensorboard.by_epsilon import Points
 
 
 def check_image_shape(shape: Any) -> tuple[int, ...] | None:
@@ -45,28 +48,40 @@ def first_layer_scale(
 
 def scale_picture(name: str, picture: np.ndarray) -> np.ndarray:
     """The picture with its colour bar."""
-    figure, axes = _figure(4.0, 3.4)
-    drawn = axes.imshow(picture, cmap="viridis", interpolation="nearest")
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.set_title(f"b of {name}, mean over outputs", fontsize=9)
-    figure.colorbar(drawn, ax=axes, format="%.2g")
-    return _pixels(figure)
+    with _style():
+        figure, axes = plotting.new_figure(4.0, 3.4)
+        drawn = axes.imshow(picture, cmap="viridis", interpolation="nearest")
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_title(f"b of {name}, mean over outputs")
+        figure.colorbar(drawn, ax=axes, format="%.2g")
+        return _pixels(figure)
 
 
-def metric_by_epsilon(points: Sequence[tuple[float, Mapping[str, float]]], delta: float | None) -> np.ndarray:
-    """Accuracy, or the loss where there is none, against epsilon."""
-    tags = sorted({tag for _, metrics in points for tag in metrics})
-    accuracies = [tag for tag in tags if "acc" in tag]
-    figure, axes = _figure(5.4, 3.4)
-    for tag in accuracies or [tag for tag in tags if tag.endswith("/loss")]:
-        known = [(epsilon, metrics[tag]) for epsilon, metrics in points if tag in metrics]
-        axes.plot(*zip(*known), marker="o", markersize=3, linewidth=1, label=tag)
-    axes.set_xlabel("epsilon" if delta is None else f"epsilon at delta = {delta:g}")
-    axes.set_ylabel("accuracy" if accuracies else "loss")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-    return _pixels(figure)
+def metric_by_epsilon(name: str, points: Points, delta: float | None, others: Mapping[str, Points]) -> np.ndarray:
+    """A metric against epsilon: of this run in colours, of those beside it in grey."""
+    with _style():
+        figure, axes = plotting.new_figure(4.6, 3.2)
+        for line, (run, theirs) in zip(itertools.cycle(("-", "--", ":", "-.")), others.items()):
+            known = _known(theirs, f"validation_{name}") or _known(theirs, f"train_{name}")
+            if known:
+                axes.plot(*zip(*known), line, marker="", color=plotting.GREY, label=run)
+        for part, words in (("validation", "validation"), ("train", "training: NOT private")):
+            known = _known(points, f"{part}_{name}")
+            if known:
+                axes.plot(*zip(*known), linewidth=2, label=f"this run, {words}")
+        axes.set_xlabel("epsilon" if delta is None else f"epsilon at delta = {delta:g}")
+        axes.set_ylabel(name)
+        axes.legend()
+        return _pixels(figure)
+
+
+def main_metric(points: Points) -> str | None:
+    """What a picture is to show: accuracy, or else another metric, one of the validation data first, or the loss."""
+    tags = sorted({tag for _, metrics in points for tag in metrics}, key=lambda tag: (tag.startswith("train_"), tag))
+    names = [tag.split("_", 1)[1] for tag in tags]
+    best = [name for name in names if "acc" in name] or [name for name in names if name != "loss"] or names
+    return best[0] if best else None
 
 
 def warm_up() -> None:
@@ -74,11 +89,18 @@ def warm_up() -> None:
     scale_picture("", np.zeros((2, 2)))
 
 
-def _figure(width: float, height: float) -> tuple[Any, Any]:
+def _known(points: Points, tag: str) -> list[tuple[float, float]]:
+    return [(epsilon, metrics[tag]) for epsilon, metrics in points if tag in metrics]
+
+
+@contextlib.contextmanager
+def _style() -> Iterator[None]:
     try:
-        return plotting.new_figure(width, height)
+        import matplotlib  # noqa: F401
     except ImportError as error:
         raise ValueError(f"`image_freq` needs matplotlib ({error}); install it, or use image_freq=0.") from error
+    with plotting.style():
+        yield
 
 
 def _pixels(figure: Any) -> np.ndarray:

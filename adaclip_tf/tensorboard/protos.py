@@ -10,11 +10,11 @@ try:
     from tensorboard.plugins.histogram import summary_v2 as histogram
     from tensorboard.plugins.hparams import api_pb2 as hparams_api
     from tensorboard.plugins.hparams import summary as hparams_v1
-    from tensorboard.plugins.hparams import summary_v2 as hparams_v2
     from tensorboard.plugins.scalar import summary_v2 as scalar
+    from tensorboard.plugins.text import summary_v2 as text
 except ImportError as error:  # the library's other names are to be had without it
     MISSING = error
-    summary_pb2 = layout_pb2 = custom_scalar = histogram = hparams_api = hparams_v1 = hparams_v2 = scalar = None
+    summary_pb2 = layout_pb2 = custom_scalar = histogram = hparams_api = hparams_v1 = scalar = text = None
 
 
 def require() -> None:
@@ -30,9 +30,9 @@ __all__ = [
     "histogram",
     "hparams_api",
     "hparams_v1",
-    "hparams_v2",
     "layout_pb2",
     "require",
     "scalar",
     "summary_pb2",
+    "text",
 ]

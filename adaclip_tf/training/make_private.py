@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from adaclip_tf._internal import validate
+from adaclip_tf._internal import signatures, validate
 from adaclip_tf.data import sampling
 from adaclip_tf.optimizers import replicas
 from adaclip_tf.optimizers.adaclip import DPAdaClipSGD
@@ -23,6 +23,12 @@ from adaclip_tf.training import plan as planning
 from adaclip_tf.training.private_training import PrivateTraining
 
 
+@signatures.other_names(
+    epsilon="use `target_epsilon`",
+    expected_batch_size="use `batch_size`",
+    optimizer="it chooses one itself. To hand the private gradient to another, use `DPAdaClip(optimizer, ...)`",
+    noise_multiplier="it follows from `target_epsilon`",
+)
 def make_private(
     model: Any,
     data: Any,
@@ -59,8 +65,8 @@ def make_private(
 
     Args:
       model: a Keras model whose examples stay apart, with Keras's own `train_step`. It is compiled anew.
-      data: `(x, y)` or `(x, y, sample_weight)`, as for `poisson_batches`. Weights multiply an example's loss BEFORE its
-        gradient is clipped, so that large ones are partly undone: the scales are asked with them.
+      data: `(x, y)` or `(x, y, sample_weight)`, as for `poisson_batches`. Weights up to 1 count in full; what is above
+        multiplies the gradient before it is clipped, and is partly undone (`gradients.weighted`).
       loss: as for `model.compile`.
       target_epsilon, delta: what scales and training may cost together (and what a ledger holds).
       batch_size: B, the expected size of a batch.
@@ -116,7 +122,11 @@ def make_private(
         if learning_rate is not None:
             plan = dataclasses.replace(plan, learning_rate=float(learning_rate))
         scales = PrivateScales(
-            noise_multiplier=plan.rows_noise, count_noise=plan.counts_noise, settings=settings, seed=seed
+            noise_multiplier=plan.rows_noise,
+            count_noise=plan.counts_noise,
+            classes=plan.classes,
+            settings=settings,
+            seed=seed,
         )
         with replicas.scope(model.distribute_strategy):
             model.compile(**compiled)
@@ -129,7 +139,9 @@ def make_private(
             scales.save(remember)
     with replicas.scope(model.distribute_strategy):
         optimizer = DPAdaClipSGD(
-            tf.keras.optimizers.schedules.PolynomialDecay(plan.learning_rate, plan.steps, end_learning_rate=0.0),
+            tf.keras.optimizers.schedules.PolynomialDecay(
+                plan.learning_rate, plan.steps, end_learning_rate=0.0, power=plan.rate_fall
+            ),
             noise_multiplier=plan.noise_multiplier,
             expected_batch_size=batch_size,
             scales=scales,

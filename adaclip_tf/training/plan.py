@@ -34,6 +34,7 @@ class Plan:
       rows_noise, counts_noise: z_w and sigma_c.
       classes: K.
       learning_rate: at the first step.
+      rate_fall: e, in whose power it falls to 0.
     """
 
     num_examples: int
@@ -49,6 +50,7 @@ class Plan:
     counts_noise: float
     classes: int
     learning_rate: float
+    rate_fall: float
 
     @property
     def mechanism(self) -> Mechanism:
@@ -126,4 +128,5 @@ def make_plan(
         counts_noise=noise.counts,
         classes=classes,
         learning_rate=settings.learning_rate(alone, batch_size, steps, classes, kernels),
+        rate_fall=settings.rate_fall,
     )

@@ -106,6 +106,7 @@ class PrivateTraining:
             initial_epoch=done,
             epochs=done + (left if epochs is None else epochs),
             callbacks=[*(callbacks or ()), self.budget],
+            shuffle=False,  # Keras 3 warns of its own default where batches come as a dataset
             **fit_arguments,
         )
 
@@ -162,7 +163,7 @@ class PrivateTraining:
             ),
             (
                 "learning rate",
-                f"{plan.learning_rate:.3g}, falling to 0",
+                f"{plan.learning_rate:.3g}, falling to 0 as a root",
                 f"by {plan.classes} classes (`classes`), noise, steps and depth; or `learning_rate`",
             ),
             ("loss", self._about, "the one that the scales were asked with"),
@@ -188,7 +189,8 @@ class PrivateTraining:
             )
         if any(word in self._about.lower() for word in ("squared", "absolute", "mse", "mae", "huber", "logcosh")):
             notes.append(
-                "The learning rate is for targets with a mean of about 0 and a variance of about 1: divide them by a "
-                "public number that makes them so."
+                "The learning rate is for targets with a mean of about 0 and a variance of about 1: make them so by "
+                "public numbers, such as the middle and a quarter of their range. Targets s times as large want s^2 "
+                "times the rate, by squared error."
             )
         return notes

@@ -2,6 +2,7 @@
 
 python -m examples.audit                  # some minutes; writes into runs/audit
 python -m examples.audit --docs           # the committed page, figure and results under docs/
+python -m examples.audit --docs --redraw  # only the figure, from the results that are there
 
 What is attacked and how: `examples/audit/experiment.py`. What the bounds mean: `adaclip_tf/privacy/auditing.py`.
 """
@@ -23,10 +24,16 @@ _CONFIDENCE = flags.DEFINE_float("confidence", 0.95, "With which all bounds hold
 _OUTPUT = flags.DEFINE_string("output", "runs/audit", "Folder for the page, the figure and the results.")
 _DOCS = flags.DEFINE_bool("docs", False, "Write docs/audit.md and its figure and results instead.")
 
+_REDRAW = flags.DEFINE_bool("redraw", False, "Only draw the figure anew, from the results that are there.")
+
 
 def main(argv):
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments {argv[1:]}; see --help for the flags.")
+    folder = pathlib.Path(__file__).parents[2] / "docs" if _DOCS.value else pathlib.Path(_OUTPUT.value)
+    if _REDRAW.value:
+        print(f"wrote {report.redraw(folder, docs=_DOCS.value)}")
+        return
     of_the_runs = {"runs": _RUNS.value, "canaries": _CANARIES.value, "confidence": _CONFIDENCE.value}
     findings = experiment.audit(
         experiment.settings(), progress=lambda grid: tqdm.tqdm(grid, disable=None), **of_the_runs
@@ -35,7 +42,6 @@ def main(argv):
     refuted = [found for found in findings if found.measured > found.claimed]
     if refuted:
         raise SystemExit(f"{len(refuted)} claims are refuted:\n{report.table(refuted)}")
-    folder = pathlib.Path(__file__).parents[2] / "docs" if _DOCS.value else pathlib.Path(_OUTPUT.value)
     command = shlex.join(["python", "-m", "examples.audit", *sys.argv[1:]])
     for path in report.write(findings, folder, docs=_DOCS.value, command=command, **of_the_runs):
         print(f"wrote {path}")

@@ -57,37 +57,46 @@ def table(findings) -> str:
     return "\n".join(lines)
 
 
+MEASURED = {"gaussian": "measured: Gaussian", "attack": "measured: attack", "one_run": "measured: one run"}
+
+
 def draw(findings, path: pathlib.Path) -> None:
-    """Claims and bounds, one column per finding."""
-    figure, axes = figures.subplots(size=(9, 4.5))
-    columns = range(len(findings))
-    axes.plot(columns, [found.claimed for found in findings], "k_", markersize=12, markeredgewidth=2, label="claimed")
-    for name, marker, label in (
-        ("gaussian", "o", "measured: Gaussian"),
-        ("attack", "^", "measured: attack"),
-        ("one_run", "s", "measured: one run"),
-    ):
-        axes.plot(columns, [getattr(found, name) for found in findings], marker, markersize=4, label=label)
-    seen, ticks = None, []
-    for column, found in enumerate(findings):
-        mechanism = found.setting[2:]
-        if mechanism != seen:
-            s = found.setting
-            text = f"z={s.noise_multiplier:g}, q={s.sampling_probability:g}\nT={s.steps}"
-            ticks.append((column, text + (", microbatches" if s.microbatches else "")))
-            axes.axvline(column - 0.5, color="0.85", linewidth=0.8)
-        seen = mechanism
-    axes.set_xticks([column for column, _ in ticks], [text for _, text in ticks], fontsize=8, ha="left")
-    axes.set(ylabel=f"epsilon at delta = {experiment.DELTA:g}", ylim=(0, None))
-    axes.legend(frameon=False, fontsize=8)
-    figures.save(figure, path)
+    """A panel for each mechanism, a line for each attack on it: bounds as points, the claim as a bar to their right."""
+    panels: dict[tuple, list] = {}
+    for found in findings:
+        panels.setdefault(found.setting[2:], []).append(found)
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    with figures.drawn(path, rows, columns, size=(figures.PAGE, 2.4 * rows + 0.8), squeeze=False) as (figure, axes):
+        for one in axes.flat[len(panels) :]:
+            one.set_axis_off()
+        for index, (one, same) in enumerate(zip(axes.flat, panels.values())):
+            _panel(one, same, named=index % columns == 0)
+        handles, labels = axes.flat[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+        for one in axes[-1]:
+            one.set_xlabel(f"epsilon at delta = {experiment.DELTA:g}")
+
+
+def _panel(axes, findings, *, named: bool) -> None:
+    places = range(len(findings))
+    for marker, (name, label) in zip(figures.MARKERS, MEASURED.items()):
+        axes.plot([getattr(found, name) for found in findings], places, marker, label=label)
+    claimed = [found.claimed for found in findings]
+    axes.plot(claimed, places, "|", color="black", markersize=12, markeredgewidth=2, label="claimed")
+    s = findings[0].setting
+    title = f"z = {s.noise_multiplier:g}, q = {s.sampling_probability:g}, T = {s.steps}"
+    axes.set_title(title + ("\ntwo per microbatch" if s.microbatches else ""))
+    axes.set_xlim(-0.04 * max(claimed), 1.08 * max(claimed))  # points at 0 are not to be cut
+    names = [f"{found.setting.optimizer}, {found.setting.path}: {found.view}" for found in findings]
+    axes.set_yticks(places, names if named else [""] * len(names))
+    axes.set_ylim(len(names) - 0.5, -0.5)
 
 
 def write(findings, folder: pathlib.Path, *, docs: bool, command: str, **of_the_runs) -> list[pathlib.Path]:
     """The page, the figure and the results, and where they are."""
     page = folder / "audit.md"
-    figure = folder / "figures" / "audit.png" if docs else folder / "audit.png"
-    results = folder / "results" / "audit.json" if docs else folder / "audit.json"
+    figure, results = _places(folder, docs)
     for path in (page, figure, results):
         path.parent.mkdir(parents=True, exist_ok=True)
     draw(findings, figure)
@@ -97,6 +106,25 @@ def write(findings, folder: pathlib.Path, *, docs: bool, command: str, **of_the_
     results.write_text(json.dumps({"delta": experiment.DELTA, **of_the_runs, "findings": rows}, indent=1) + "\n")
     page.write_text(_page(findings, os.path.relpath(figure, folder), command, of_the_runs))
     return [page, figure, results]
+
+
+def redraw(folder: pathlib.Path, *, docs: bool) -> pathlib.Path:
+    """The figure anew, from the results file; returns where it is."""
+    figure, results = _places(folder, docs)
+    findings = []
+    for row in json.loads(results.read_text())["findings"]:
+        setting = experiment.Setting(**{name: row.pop(name) for name in experiment.Setting._fields})
+        del row["measured"]  # which follows from the others
+        findings.append(experiment.Finding(setting, **row))
+    draw(findings, figure)
+    return figure
+
+
+def _places(folder: pathlib.Path, docs: bool) -> tuple[pathlib.Path, pathlib.Path]:
+    """Of the figure and of the results."""
+    if docs:
+        return folder / "figures" / "audit.png", folder / "results" / "audit.json"
+    return folder / "audit.png", folder / "audit.json"
 
 
 def _page(findings, figure, command, of_the_runs):

@@ -6,6 +6,7 @@
 | `models`     | the models that a config can name, their losses and metrics                 |
 | `noise_plan` | the noise multipliers that meet a config's epsilon                          |
 | `strategies` | replicas and workers by name                                                |
+| `config_flags` | what is said to a config field that there is not                          |
 | `workdirs`   | the folder of a run, and whether it may be resumed                          |
 | `data`, `idx`| data sets by name, wherever they are to be had                              |
 | `figures`    | figures that go into files                                                  |

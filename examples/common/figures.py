@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
+from adaclip_tf._internal import plotting
 
-def subplots(rows: int = 1, columns: int = 1, *, size: tuple[float, float], **arguments: Any) -> tuple[Any, Any]:
-    """A figure and its axes, as `pyplot.subplots` gives them.
+COLOURS, MARKERS, GREY = plotting.COLOURS, plotting.MARKERS, plotting.GREY
+PAGE = 8.0  # inches: as wide as a page shows without making letters smaller
 
-    >>> figure, axes = subplots(size=(6, 4))
-    >>> _ = axes.plot([1, 2], [3, 4])
+
+@contextlib.contextmanager
+def drawn(
+    path: pathlib.Path, rows: int = 1, columns: int = 1, *, size: tuple[float, float] = (PAGE, 4.5), **arguments: Any
+) -> Iterator[tuple[Any, Any]]:
+    """A figure and its axes, as `pyplot.subplots` gives them; written to `path` at the end, in the look of all figures.
+
+    The PNG is the same for the same data, whichever version of matplotlib wrote it.
+
+    >>> with drawn(pathlib.Path("line.png")) as (figure, axes):                                   # doctest: +SKIP
+    ...     axes.plot([1, 2], [3, 4])
     """
     from matplotlib import figure  # a second that only those who draw should wait for
 
-    made = figure.Figure(figsize=size, layout="constrained")
-    return made, made.subplots(rows, columns, **arguments)
-
-
-def save(figure: Any, path: pathlib.Path, *, dots_per_inch: int = 150) -> None:
-    """Writes a PNG that is the same for the same data, whichever version of matplotlib wrote it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=dots_per_inch, metadata={"Software": None})
+    with plotting.style():
+        made = figure.Figure(figsize=size, layout="constrained")
+        yield made, made.subplots(rows, columns, **arguments)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made.savefig(path, dpi=150, metadata={"Software": None})

@@ -221,9 +221,9 @@ def _callbacks(config, budget, folder, strategy) -> list[tf.keras.callbacks.Call
         return private
     backup = workdirs.backup_callback(folder, strategies.writes(strategy))
     boards = [
-        tensorboard.PrivacyTensorBoard(folder / "tensorboard", budget=budget, hparams={"optimizer": config.optimizer})
+        tensorboard.PrivacyTensorBoard(folder, budget=budget, hparams={"optimizer": config.optimizer})
         if budget
-        else tf.keras.callbacks.TensorBoard(folder / "tensorboard")
+        else tf.keras.callbacks.TensorBoard(folder)
     ]
     if not strategies.writes(strategy):
         return [backup, *private]

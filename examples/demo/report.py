@@ -4,48 +4,45 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import Any
 
 from examples.common import figures
-from examples.demo.experiment import LABELS
+from examples.demo.results import Results
 
 
-def table(results: dict[str, Any]) -> str:
+def table(results: Results) -> str:
     """The closing table, in Markdown."""
-    header = ("", "test accuracy", "epsilon", "noise norm, last epoch", "seconds")
+    header = ("", results.metric, "epsilon", "chosen by hand", "seconds")
     lines: list[tuple[str, ...]] = [header]
-    for optimizer, run_ in results["runs"].items():
-        cells = (run_["metric"], run_["epsilon"], run_["noise_norm"])
-        lines.append((LABELS[optimizer], *[f"{cell:.3f}" for cell in cells], f"{run_['seconds']:.0f}"))
+    for run in results.runs:
+        lines.append((run.label, f"{run.metric:.1f}", f"{run.epsilon:.3f}", run.chosen, f"{run.seconds:.0f}"))
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     rows = ["| " + " | ".join(cell.rjust(width) for cell, width in zip(line, widths)) + " |" for line in lines]
     rule = "|" + "|".join("-" * (width + 1) + ":" for width in widths) + "|"
     return "\n".join([rows[0], rule, *rows[1:]])
 
 
-def write(results: dict[str, Any], output: str) -> list[pathlib.Path]:
+def write(results: Results, output: str) -> list[pathlib.Path]:
     """Writes the figure and the numbers; returns their paths, and those of the statements."""
     root = pathlib.Path(output)
     figure, numbers = root / "demo.png", root / "demo.json"
     draw(results, figure)
-    numbers.write_text(json.dumps(results, indent=1) + "\n")
-    return [figure, numbers, *[root / optimizer / "privacy.txt" for optimizer in results["runs"]]]
+    numbers.write_text(json.dumps(results.as_dict(), indent=1) + "\n")
+    return [figure, numbers, *[root / run.name / "privacy.txt" for run in results.runs]]
 
 
-def draw(results: dict[str, Any], path: pathlib.Path) -> None:
-    """Test accuracy, and the norm of the noise, against the epsilon spent, epoch by epoch."""
-    figure, (left, right) = figures.subplots(1, 2, size=(10, 4))
-    for optimizer, run_ in results["runs"].items():
-        history = run_["history"]
-        left.plot(history["epsilon"], history["val_accuracy"], marker="o", markersize=3, label=LABELS[optimizer])
-        right.plot(history["epsilon"], history["noise_norm"], marker="o", markersize=3, label=LABELS[optimizer])
-    delta = next(iter(results["runs"].values()))["config"]["delta"]
-    left.set_ylabel(f"test accuracy on {results['dataset']}")
-    right.set_ylabel("norm of the noise in the mean gradient")
-    for axes in (left, right):
-        axes.set_xlabel(f"epsilon at delta = {delta:g}")
-        axes.grid(alpha=0.3)
-        axes.legend(frameon=False, loc="lower right")
-    right.margins(y=0.15)
-    right.set_ylim(bottom=0.0)
-    figures.save(figure, path)
+def draw(results: Results, path: pathlib.Path) -> None:
+    """The metric against the epsilon spent, epoch by epoch; and the norm of the noise, where it changes."""
+    changes = any(len(set(run.history["noise_norm"])) > 1 for run in results.runs)
+    with figures.drawn(path, 1, 1 + changes, size=(figures.PAGE, 4.0), squeeze=False) as (figure, ((left, *others),)):
+        for run in results.runs:
+            left.plot(run.history["epsilon"], run.history["metric"], label=f"{run.label}; by hand: {run.chosen}")
+            for right in others:
+                right.plot(run.history["epsilon"], run.history["noise_norm"], label=run.label)
+                right.set(ylabel="norm of the noise in the mean gradient", ylim=(0.0, None))
+        left.set_ylabel(results.metric)
+        if min(min(run.history["metric"]) for run in results.runs) < -100.0:
+            left.set_yscale("symlog", linthresh=100.0)  # an R² may be anything below; what matters is above
+        for axes in (left, *others):
+            axes.set_xlabel(f"epsilon at delta = {results.delta:g}")
+        left.legend()
+        figure.suptitle(results.title, fontsize=10)

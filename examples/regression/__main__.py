@@ -2,6 +2,7 @@
 
 make regression                                      # a minute or two; writes into runs/regression
 python -m examples.regression --seeds=10 --docs      # the committed table and figure under docs/
+python -m examples.regression --docs --redraw        # only the figure, from the results that are there
 """
 
 from __future__ import annotations
@@ -29,10 +30,17 @@ flags.register_validator(
 _OUTPUT = flags.DEFINE_string("output", "runs/regression", "Folder for the table, figure and results.")
 _DOCS = flags.DEFINE_bool("docs", False, "Write docs/regression.md and its figure and results instead.")
 
+_REDRAW = flags.DEFINE_bool("redraw", False, "Only draw the figure anew, from the results that are there.")
+
 
 def main(argv):
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments {argv[1:]}; see --help for the flags.")
+    paths = report.Paths.docs() if _DOCS.value else report.Paths.folder(_OUTPUT.value)
+    if _REDRAW.value:
+        report.redraw(paths)
+        print(f"wrote {paths.figure}")
+        return
     tf.get_logger().setLevel("ERROR")  # one compiled loop per method and dimension is meant, not an oversight
     started = time.monotonic()
     default = experiment.DIMENSIONS if _DOCS.value else experiment.FEW_DIMENSIONS
@@ -44,7 +52,6 @@ def main(argv):
     )
     print(report.table(results))
     command = shlex.join(["python", "-m", "examples.regression", *sys.argv[1:]])
-    paths = report.Paths.docs() if _DOCS.value else report.Paths.folder(_OUTPUT.value)
     for path in report.write(results, paths, command):
         print(f"wrote {pathlib.Path(path)}")
     print(f"{experiment.check(results)} ({time.monotonic() - started:.0f} s)")

@@ -56,18 +56,23 @@ def _cell(values: list[float]) -> str:
 
 def draw(results: dict[str, Any], path: pathlib.Path) -> None:
     """Error against d, both logarithmic, with the spread over seeds."""
-    figure, axes = figures.subplots(size=(6, 4))
-    for name, method in experiment.METHODS.items():
-        risks = results["excess_risk"][name]
-        dimensions = sorted(risks)
-        values = np.array([risks[d] for d in dimensions])
-        (line,) = axes.plot(dimensions, values.mean(axis=1), marker="o", markersize=4, label=method.label)
-        axes.fill_between(dimensions, values.min(axis=1), values.max(axis=1), color=line.get_color(), alpha=0.2)
-    axes.set(xscale="log", yscale="log", xlabel="dimension d", ylabel="excess risk after 10 epochs")
-    axes.set_ylim(1e-4, 10)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    figures.save(figure, path)
+    with figures.drawn(path) as (_, axes):
+        for name, method in experiment.METHODS.items():
+            risks = results["excess_risk"][name]
+            dimensions = sorted(risks)
+            values = np.array([risks[d] for d in dimensions])
+            (line,) = axes.plot(dimensions, values.mean(axis=1), label=method.label)
+            axes.fill_between(dimensions, values.min(axis=1), values.max(axis=1), color=line.get_color(), alpha=0.2)
+        axes.set(xscale="log", yscale="log", xlabel="dimension d", ylabel="excess risk after 10 epochs")
+        axes.set_ylim(1e-4, 10)
+        axes.legend()
+
+
+def redraw(paths: Paths) -> None:
+    """The figure anew, from the results file, where dimensions are words."""
+    results = json.loads(paths.results.read_text())
+    risks = {name: {int(d): values for d, values in of.items()} for name, of in results["excess_risk"].items()}
+    draw({**results, "excess_risk": risks}, paths.figure)
 
 
 PAGE = """# The paper's regression experiment

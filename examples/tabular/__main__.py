@@ -2,6 +2,7 @@
 
     make tabular                                               # everything: an hour on two cores
     python -m examples.tabular --problem=adult --problem=spam
+    python -m examples.tabular --default_only                  # the competitors as docs/results has them
     python -m examples.tabular --report                        # the page, figures and README from docs/results
 
 Data comes from packages by name (pip, npm), is checked by checksum and kept in ~/.cache/adaclip_tf, or --data_dir.
@@ -34,7 +35,8 @@ def main(argv):
             if name == "imbalance":
                 report.store(name, imbalance.run(runs, values.seeds or imbalance.SEEDS))
             else:
-                report.store(name, comparison.run(problems.PROBLEMS[name], runs, values.data_dir, values.seeds))
+                tuned = report.stored(name) if values.default_only else None
+                report.store(name, comparison.run(problems.PROBLEMS[name], runs, values.data_dir, values.seeds, tuned))
         except data.DataUnavailableError as error:
             raise app.UsageError(str(error)) from error
     for path in [*report.write(), report.write_readme()]:
@@ -46,5 +48,6 @@ if __name__ == "__main__":
     flags.DEFINE_integer("seeds", None, "Final runs, if not the problem's own number.", lower_bound=1)
     flags.DEFINE_string("runs", "runs/tabular", "Folder with a file for every run.")
     flags.DEFINE_string("data_dir", None, "Folder for the packages; ~/.cache/adaclip_tf without it.")
+    flags.DEFINE_bool("default_only", False, "Do not tune again what docs/results has; run the default alone.")
     flags.DEFINE_bool("report", False, "Only write docs/tabular.md, its figures and the README's table.")
     app.run(main)

@@ -46,13 +46,24 @@ class Runs:
         return outcome
 
 
-def run(problem: Problem, runs: Runs, data_dir: str | None = None, seeds: int | None = None) -> Results:
-    """Everything about one problem."""
+def run(
+    problem: Problem,
+    runs: Runs,
+    data_dir: str | None = None,
+    seeds: int | None = None,
+    tuned: Results | None = None,
+) -> Results:
+    """Everything about one problem; with `tuned`, earlier results, the competitors are taken from there."""
+    if tuned is not None and any(tuned[name] != value for name, value in _identity(problem).items()):
+        raise ValueError(f"The results that are kept of {problem.name!r} are of another setting: run it anew.")
     load = functools.lru_cache(maxsize=1)(lambda: problem.load(data_dir))
     numbers = range(FIRST_FINAL_SEED, FIRST_FINAL_SEED + (seeds or problem.seeds))
-    methods: dict[str, Any] = {name: _competitor(problem, name, load, runs, numbers) for name in METHODS}
+    methods: dict[str, Any] = {
+        name: tuned["methods"][name] if tuned else _competitor(problem, name, load, runs, numbers) for name in METHODS
+    }
     settings = dataclasses.asdict(constants.DEFAULT)
     methods["default"] = {
+        "settings": settings,
         "runs": [
             runs.get(
                 f"{problem.name}/default-{seed}",
@@ -60,7 +71,7 @@ def run(problem: Problem, runs: Runs, data_dir: str | None = None, seeds: int | 
                 functools.partial(lambda seed: default.train(problem, load(), seed), seed),
             )
             for seed in numbers
-        ]
+        ],
     }
     table = load()
     width = table.x_train.shape[1]

@@ -4,7 +4,8 @@
 epsilon 1, logistic regression. A clip that both classes pass makes every gradient as long as the clip: the weights
 are undone, and almost nothing is called positive. `make_private` clips at up to twice the median gradient, which is
 that of a negative, so that a part of the weights is left; with the ratio of the weights as its multiplier, all of
-them are.
+them are. Or all weights are divided by the largest one: up to 1 they are applied after clipping. The learning rate is
+then raised by as much.
 """
 
 from __future__ import annotations
@@ -30,22 +31,31 @@ METHODS = {
     "adaclip": "AdaCliP's defaults",
     "default": "`make_private`",
     "default_wide": "`make_private`, clip widened by the ratio of the weights",
+    "default_divided": "`make_private`, weights divided by the largest one, rate raised by as much",
 }
-WIDE = constants.Method(least_multiplier=WEIGHTS[1] / WEIGHTS[0], largest_multiplier=WEIGHTS[1] / WEIGHTS[0])
+SETTINGS = {
+    "default": constants.DEFAULT,
+    "default_wide": constants.Method(
+        least_multiplier=WEIGHTS[1] / WEIGHTS[0], largest_multiplier=WEIGHTS[1] / WEIGHTS[0]
+    ),
+    "default_divided": constants.Method(
+        rate_per_class=constants.DEFAULT.rate_per_class * WEIGHTS[1],
+        rate_by_noise=constants.DEFAULT.rate_by_noise * WEIGHTS[1],
+    ),
+}
 
 
 def run(runs: comparison.Runs, seeds: int = SEEDS) -> comparison.Results:
     """Every method with every seed."""
     same = {"examples": EXAMPLES, "epochs": EPOCHS, "weights": WEIGHTS, "batch": BATCH, "epsilon": EPSILON}
-    settings = {"default": constants.DEFAULT, "default_wide": WIDE}
     methods = {}
     for name in METHODS:
-        identity = {**same, "settings": dataclasses.asdict(settings[name]) if name in settings else None}
+        identity = {**same, "settings": dataclasses.asdict(SETTINGS[name]) if name in SETTINGS else None}
         methods[name] = [
             runs.get(f"imbalance/{name}-{seed}", {**identity, "seed": seed}, functools.partial(train, name, seed))
             for seed in range(seeds)
         ]
-    return {**same, "name": "imbalance", "methods": methods}
+    return {**same, "name": "imbalance", "settings": dataclasses.asdict(constants.DEFAULT), "methods": methods}
 
 
 def make(rng: np.random.Generator, examples: int = EXAMPLES) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -63,8 +73,10 @@ def train(method: str, seed: int, examples: int = EXAMPLES, epochs: int = EPOCHS
     rng = np.random.default_rng(seed)
     (x, y, weights), (x_test, y_test, _) = make(rng, examples), make(rng, examples)
     model = tf.keras.Sequential([tf.keras.layers.Input((FEATURES,)), tf.keras.layers.Dense(1)])
-    if method.startswith("default"):
-        _with_default(model, (x, y, weights), seed, epochs, WIDE if method == "default_wide" else constants.DEFAULT)
+    if method == "default_divided":
+        weights = weights / np.float32(WEIGHTS[1])
+    if method in SETTINGS:
+        _with_default(model, (x, y, weights), seed, epochs, SETTINGS[method])
     else:
         _with_optimizer(method, model, (x, y, weights), seed, epochs)
     positive, truth = model.predict(x_test, batch_size=4096, verbose=0)[:, 0] > 0.0, y_test[:, 0] > 0.0

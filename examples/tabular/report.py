@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import pathlib
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from adaclip_tf.scales import method as constants
 from examples.common import figures
 from examples.tabular import imbalance, packages, words
 from examples.tabular.competitors import METHODS
@@ -137,6 +139,19 @@ def counts(every: Sequence[Results]) -> str:
     return f"Of {len(said)} problems, the default is {', '.join(told)} against the better tuned competitor."
 
 
+def older(every: Sequence[Results], rare: Results | None = None) -> str:
+    """Says whose runs of the default are of other constants than the library has now; empty where none are."""
+    now = dataclasses.asdict(constants.DEFAULT)
+    names = [title(results) for results in every if results["methods"]["default"].get("settings") != now]
+    names += ["rare positives"] * (rare is not None and rare.get("settings") != now)
+    if not names:
+        return ""
+    return (
+        f"NOT YET RUN AGAIN since the method's constants changed, so that `make_private` stands here as it was before: "
+        f"{'; '.join(names)}. `python -m examples.tabular --default_only` renews them."
+    )
+
+
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(header) + " |", "|---|" + "--:|" * (len(header) - 1)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
@@ -146,6 +161,8 @@ def imbalance_table(results: Results) -> str:
     """Recall and what it costs."""
     rows = []
     for name, label in imbalance.METHODS.items():
+        if name not in results["methods"]:
+            continue  # `older` says that it is to be run again
         runs = results["methods"][name]
         rows.append([label, *[str(value([run[key] for run in runs])) for key in ("metric", "specificity", "balanced")]])
     return markdown(["", "recall, %", "specificity, %", "balanced accuracy, %"], rows)
@@ -153,22 +170,21 @@ def imbalance_table(results: Results) -> str:
 
 def draw(every: Sequence[Results], path: pathlib.Path) -> None:
     """Every method's distance from the default, in units of the metric, with two standard errors."""
-    figure, axes = figures.subplots(size=(8, 0.5 * len(every) + 1.5))
-    for offset, (name, label) in zip((-0.12, 0.12), METHODS.items()):
-        pairs = [(ours(results), theirs(results, name)) for results in every]
-        gaps = [mine.mean - other.mean for mine, other in pairs]
-        errors = [2.0 * math.hypot(mine.error, other.error) for mine, other in pairs]
-        errors = [error if math.isfinite(error) else 0.0 for error in errors]  # one seed shows no spread
-        places = np.arange(len(every)) + offset
-        axes.errorbar(gaps, places, xerr=errors, fmt="o", capsize=3, label=f"against {label}, tuned")
-    axes.axvline(0.0, color="black", linewidth=0.8)
-    axes.set_xscale("symlog", linthresh=1.0)
-    axes.set_xlabel("points by which the default is ahead (bars: two standard errors)")
-    axes.set_yticks(range(len(every)), [title(results) for results in every])
-    axes.invert_yaxis()
-    axes.grid(alpha=0.3, axis="x")
-    axes.legend(frameon=False, fontsize=8)
-    figures.save(figure, path)
+    with figures.drawn(path, size=(figures.PAGE, 0.5 * len(every) + 1.5)) as (_, axes):
+        for offset, marker, (name, label) in zip((-0.12, 0.12), figures.MARKERS, METHODS.items()):
+            pairs = [(ours(results), theirs(results, name)) for results in every]
+            gaps = [mine.mean - other.mean for mine, other in pairs]
+            errors = [2.0 * math.hypot(mine.error, other.error) for mine, other in pairs]
+            errors = [error if math.isfinite(error) else 0.0 for error in errors]  # one seed shows no spread
+            places = np.arange(len(every)) + offset
+            axes.errorbar(gaps, places, xerr=errors, fmt=marker, label=f"against {label}, tuned")
+        axes.axvline(0.0, color="black", linewidth=0.8)
+        axes.set_xscale("symlog", linthresh=1.0)
+        axes.set_xlabel("points by which the default is ahead (bars: two standard errors)")
+        axes.set_yticks(range(len(every)), [title(results) for results in every])
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        axes.legend()
 
 
 def write(docs: pathlib.Path = DOCS) -> list[pathlib.Path]:
@@ -181,7 +197,14 @@ def write(docs: pathlib.Path = DOCS) -> list[pathlib.Path]:
         draw(every, figure)
         written.append(figure)
         figure_line = f"![how far the default is ahead](figures/{figure.name})"
-        parts += ["## Results", headline(every), counts(every), figure_line, words.WHEN]
+        parts += [
+            "## Results",
+            headline(every),
+            *filter(None, [older(every, rare)]),
+            counts(every),
+            figure_line,
+            words.WHEN,
+        ]
         parts += ["## Sizes, noise and what tuning chose", details(every)]
     if rare:
         parts += ["## Rare positives with class weights", words.IMBALANCE, imbalance_table(rare)]
@@ -198,5 +221,6 @@ def write_readme(readme: pathlib.Path = README, docs: pathlib.Path = DOCS) -> pa
     if every and BEGIN in text:
         before, _, rest = text.partition(BEGIN)
         _, _, after = rest.partition(END)
-        readme.write_text(f"{before}{BEGIN}{headline(every)}\n{END}{after}")
+        table = "\n\n".join(filter(None, [headline(every), older(every)]))
+        readme.write_text(f"{before}{BEGIN}{table}\n{END}{after}")
     return readme

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import gc
 
 import numpy as np
 import tensorflow as tf
@@ -106,6 +107,8 @@ def attack(
 @contextlib.contextmanager
 def _setting(case):
     tf.keras.backend.clear_session()
+    gc.collect()
+    gc.freeze()  # TensorFlow keeps graphs of the cases before: each collection would take longer than the last
     tf.keras.utils.set_random_seed(1)
     policy = tf.keras.mixed_precision.global_policy()
     tf.keras.mixed_precision.set_global_policy(case.policy)

@@ -26,7 +26,7 @@ def _sizes(seed):
 def _calls(number, terms, jit_compile=None):
     """`number` calls for variables of four sets of sizes in turn: the state before and after, counters, sizes.
 
-    The lower half of the counter runs over within the first call: before its last variable's angles.
+    The lower half of the counter runs over within the first call, in its last variable.
     """
     source = noise.NoiseSource(seed=1, terms=terms)
     source._state.assign([-(10**11), *source._state.numpy()[1:]])
@@ -44,13 +44,11 @@ def _calls(number, terms, jit_compile=None):
 
 
 def _overlaps(before, after, counters, sizes):
-    """How many of the ranges (calls, variables, terms, radii or angles) begin before their predecessor ends."""
+    """How many of the ranges (calls, variables, terms) begin before their predecessor ends."""
     # Counted from the first one, in whole numbers of 64 bits: the upper half has to follow the lower one's overflow.
     offsets = counters[..., 0] - before[0]
     np.testing.assert_array_equal(counters[..., 1], before[1] + (counters[..., 0] < before[0]).astype(np.uint64))
-    # Radii take 64 bits for two numbers, angles 32, a block has 128.
-    pairs = (sizes + 1) // 2
-    lengths = np.stack([(pairs * 64 + 127) // 128, (pairs * 32 + 127) // 128], axis=-1).astype(np.uint64)
+    lengths = ((sizes + 1) // 2).astype(np.uint64)  # two numbers take a block
     lengths = np.broadcast_to(lengths[:, :, None], offsets.shape)
     used = lengths.ravel() > 0
     starts, lengths = offsets.ravel()[used], lengths.ravel()[used]
@@ -67,42 +65,43 @@ def million():
 
 def test_a_million_pairs_of_call_and_variable_have_blocks_of_their_own(million):
     before, after, counters, _ = million
-    assert counters.shape == (1000, VARIABLES, 1, 2, 2)
+    assert counters.shape == (1000, VARIABLES, 1, 2)
     assert after[1] == before[1] + np.uint64(1)  # the carry was met
     assert _overlaps(*million) == 0
 
 
 @pytest.mark.parametrize("call", [0, 1, 998, 999])
-@pytest.mark.parametrize("kind", ["radii", "angles"])
-def test_one_range_that_begins_a_block_too_early_is_found_out(million, kind, call):
-    """The negative control: the first radii after another variable's angles, or the angles after these radii."""
+def test_one_range_that_begins_a_block_too_early_is_found_out(million, call):
+    """The negative control: a variable whose predecessor uses all of its own range."""
     before, after, counters, sizes = million
     counters = counters.copy()
-    variable = 1 + np.flatnonzero((sizes[call, 1:] > 0) & (sizes[call, :-1] > 0))[0]
-    counters[call, variable, 0, int(kind == "angles"), 0] -= np.uint64(1)
+    variable = 1 + np.flatnonzero((sizes[call, 1:] > 0) & (sizes[call, :-1] > 0) & (sizes[call, :-1] % 16 == 0))[0]
+    counters[call, variable, 0, 0] -= np.uint64(1)
     assert _overlaps(before, after, counters, sizes) > 0
 
 
 @pytest.mark.parametrize("jit_compile", [None, True])
 def test_terms_and_xla_have_blocks_of_their_own(jit_compile):
     found = _calls(8, terms=3, jit_compile=jit_compile)
-    assert found[2].shape == (8, VARIABLES, 3, 2, 2)
+    assert found[2].shape == (8, VARIABLES, 3, 2)
     assert _overlaps(*found) == 0
 
 
 def test_layout_has_no_gaps():
-    """Blocks from 0 on, in the order of variables, terms, radii before angles."""
-    starts, blocks = noise.layout([9, 0, 1, 16], terms=2)
-    assert starts.tolist() == [[[0, 3], [5, 8]], [[10, 10], [10, 10]], [[10, 11], [12, 13]], [[14, 18], [20, 24]]]
-    assert blocks == 26
+    """Rows of 8 blocks from 0 on, in the order of variables and terms."""
+    starts, blocks = noise.layout([17, 0, 1, 16], terms=2)
+    assert starts.tolist() == [[0, 16], [32, 32], [32, 40], [48, 56]]
+    assert blocks == 64
     assert noise.layout([], terms=1)[1] == 0
-    assert noise.layout([10**15], terms=4)[1] == 4 * (25 * 10**13 + 125 * 10**12)
+    assert noise.layout([10**15 + 1], terms=4)[1] == 4 * (5 * 10**14 + 8)
 
 
 @pytest.mark.parametrize("jit_compile", [None, True])
-@pytest.mark.parametrize("before_overflow", [1, 2, 3, 5, 1000])
-def test_draws_where_the_lower_half_of_the_counter_overflows(before_overflow, jit_compile):
-    """The carry, in the op that moves on, in `_advance` and in the op that fills."""
+@pytest.mark.parametrize("many", [1, 2**15])
+@pytest.mark.parametrize("before_overflow", [1, 2, 7, 9, 1000])
+def test_draws_where_the_lower_half_of_the_counter_overflows(before_overflow, many, jit_compile, monkeypatch):
+    """The carry, in the op that moves on, in `_advance`, in the op that fills and in `core.philox`."""
+    monkeypatch.setattr(noise, "_MANY", many)
     source = noise.NoiseSource()
     high, key = 2**64 - 5, 12345
     source._state.assign(np.array([2**64 - before_overflow, high, key], np.uint64).view(np.int64))
@@ -111,8 +110,8 @@ def test_draws_where_the_lower_half_of_the_counter_overflows(before_overflow, ji
     for _ in range(2):
         one, two = function()
         np.testing.assert_allclose(one, philox.draws(key, start, 9), rtol=1e-5, atol=3e-6)
-        np.testing.assert_allclose(two, philox.draws(key, start + 5, 14), rtol=1e-5, atol=3e-6)
-        start += 256 * (5 + 6)
+        np.testing.assert_allclose(two, philox.draws(key, start + 8, 14), rtol=1e-5, atol=3e-6)
+        start += 256 * (8 + 8)
 
 
 def test_a_hundred_thousand_draws_differ():

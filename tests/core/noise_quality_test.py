@@ -36,7 +36,7 @@ class _Steps:
         size = int(np.prod(self.shapes[0]))
         starts, blocks = noise.layout([size], terms=2)
         key, counters = source._take(starts.ravel(), blocks)
-        return noise._draw([size, size], key, counters[0], counters[1])
+        return noise._draw([size, size], key, counters[0])
 
     def __iter__(self):
         for _ in range(self.number):
@@ -68,8 +68,7 @@ class _Statistics:
         one = draws["one"]
         for lag in LAGS:
             self._product(f"lag {lag}", one[:-lag], one[lag:])
-        half = one.size // 2
-        self._product("cosines and sines", one[:half], one[-half:])
+        self._product("cosines and sines", one[0::2][: one.size // 2], one[1::2])
         self._product("across variables", one, draws["another variable"])
         self._product("across replicas", one, draws["another replica"])
         self._product("across terms", draws["a term"], draws["another term"])
@@ -142,8 +141,7 @@ def _same_radii(draws, everything):
 def _same_angles(draws, everything):
     """Cosines and sines of angles that take four values."""
     one = draws["one"]
-    half = one.size // 2
-    one[-half:] = np.sign(one[-half:]) * np.abs(one[:half])
+    one[1::2] = np.sign(one[1::2]) * np.abs(one[0::2][: one.size // 2])
     return draws, everything
 
 

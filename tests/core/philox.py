@@ -46,8 +46,11 @@ def normals(radius_words, angle_words):
 
 
 def draws(key, counter, size):
-    """What a draw of `size` numbers whose blocks start at `counter` should be: radii first, then masked angles."""
-    pairs = -(-size // 2)
-    radii = words(key, counter, 2 * pairs).reshape(-1, 2)
-    angles = words(key, counter + -(-pairs // 2), pairs)
-    return np.concatenate(normals(radii[:, 0] | radii[:, 1] << _32, angles ^ radii[:, 0]))[:size]
+    """What a draw of `size` numbers whose blocks start at `counter` should be: a block for every two."""
+    blocks = words(key, counter, 4 * -(-size // 2)).reshape(-1, 4)
+    return np.stack(normals(blocks[:, 0] | blocks[:, 1] << _32, blocks[:, 2].astype(np.int64)), axis=-1).ravel()[:size]
+
+
+def length(size):
+    """How many blocks a draw of `size` numbers takes: for whole rows of 16 numbers."""
+    return 8 * -(-size // 16)

@@ -180,3 +180,10 @@ def test_mnist_size_takes_seconds(rng):
 def test_bad_arguments_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_the_noise_of_what_was_fitted_stays():
+    fitted = pca.PrivatePCA(num_components=1, noise_multiplier=10.0).fit(np.eye(3))
+    with pytest.raises(AttributeError):
+        fitted.noise_multiplier = 1e6
+    assert fitted.event.event.noise_multiplier == 10.0

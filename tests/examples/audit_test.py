@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -59,6 +60,12 @@ def test_report(tmp_path):
     assert all(path.stat().st_size > 0 for path in paths)
     assert "| 2 | 1 | 1 | 2.75 | 0.50 | 2.50 | 0.25 | 91% |" in paths[0].read_text()
     assert json.loads(paths[2].read_text())["findings"][1]["measured"] == 1.0
+
+
+def test_the_figure_can_be_drawn_anew(tmp_path):
+    (tmp_path / "results").mkdir()
+    shutil.copy(DOCS / "results" / "audit.json", tmp_path / "results")
+    assert report.redraw(tmp_path, docs=True).read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_committed_audit_refutes_no_claim():

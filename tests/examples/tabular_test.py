@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from adaclip_tf.scales import method as constants
 from examples.common.data import DataUnavailableError
 from examples.tabular import comparison, competitors, default, imbalance, packages, problems, report, search, tables
 
@@ -157,6 +158,11 @@ def test_a_comparison_from_end_to_end_which_stops_and_goes_on(tiny, tmp_path, mo
 
     monkeypatch.setattr(default, "train", None)  # nothing is run again
     assert comparison.run(tiny, comparison.Runs(tmp_path / "runs")) == results
+    kept = {**results, "methods": {**results["methods"], "dpsgd": "as it was"}}
+    again = comparison.run(tiny, comparison.Runs(tmp_path / "runs"), tuned=kept)["methods"]
+    assert again == {**results["methods"], "dpsgd": "as it was"}
+    with pytest.raises(ValueError, match="'adult' are of another setting"):
+        comparison.run(tiny, comparison.Runs(tmp_path / "runs"), tuned={**kept, "epochs": 3})
     with pytest.raises(TypeError):  # but for another epsilon all is
         comparison.run(dataclasses.replace(tiny, epsilon=4.0), comparison.Runs(tmp_path / "runs"))
 
@@ -218,6 +224,16 @@ def test_page_and_readme_from_results_files(tmp_path):
     untouched = tmp_path / "none.md"
     untouched.write_text("no marks")
     assert report.write_readme(untouched, docs).read_text() == "no marks"
+
+
+def test_runs_of_other_constants_are_named():
+    results, rare = made_up([90.0, 90.2], [88.0, 88.2], [87.0, 87.2]), {"methods": {}}
+    assert "made up, 1; rare positives. `python -m" in report.older([results], rare)
+    now = dataclasses.asdict(constants.DEFAULT)
+    results["methods"]["default"]["settings"] = rare["settings"] = now
+    assert report.older([results], rare) == ""
+    rare["settings"] = {**now, "power": 0.5}
+    assert "before: rare positives." in report.older([results], rare)
 
 
 def test_the_committed_page_is_what_the_committed_results_give(tmp_path):

@@ -205,7 +205,7 @@ def test_a_gradient_close_to_the_center_is_clipped_to_one_in_spite_of_cancellati
         true_norm = np.linalg.norm((g - a) / b)
         assert 4 < true_norm < 6
         largest = max(largest, np.linalg.norm(contribution(x, a, b)))
-        norms = ghost.terms.outer_product_norms(*map(tf.constant, (x, target[None], a, b)))
+        norms = ghost.single.squared_norms(*map(tf.constant, (x, target[None], a, b)))
         by_value = max(by_value, true_norm / max(1.0, np.sqrt(max(float(norms.value[0]), 0.0))))
     assert largest <= 1.0 + 1e-4
     assert by_value > 1.01  # negative control: the value by itself would not do

@@ -14,7 +14,7 @@ X = np.array([[1.0, 2.0], [3.0, -1.0], [0.5, 0.5]], np.float32)
 def taken_apart(loss, data=X, static=False):
     """`per_example` of the scalar that `loss` makes of the data, in a graph."""
     spec = tf.TensorSpec(data.shape if static else [None, *data.shape[1:]])
-    return tf.function(lambda x: reduced.per_example(loss(x)), input_signature=[spec])(data).numpy()
+    return tf.function(lambda x: reduced.per_example(loss(x)), input_signature=[spec], autograph=False)(data).numpy()
 
 
 def keras_loss(**options):

@@ -40,21 +40,22 @@ def recurrent():
 class Asked:
     """`clipped_row_norms` of a model, for any batch and any scales, traced once."""
 
-    def __init__(self, model, path):
+    def __init__(self, model, path, weighted=False):
         self.variables, loss = [*model.trainable_variables], models.per_example_loss()
         self.shapes = [rows.row_shape(variable.shape) for variable in self.variables]
 
-        def ask(inputs, labels, scale):
+        def ask(inputs, labels, scale, omega=None):
             with tf.GradientTape() as tape:
-                losses = loss(labels, model(inputs, training=True))
+                losses = loss(labels, model(inputs, training=True), sample_weight=omega)
             return gradients.clipped_row_norms(losses, model.trainable_variables, tape, scale, path=path)
 
         scale = [tf.TensorSpec(shape) for shape in self.shapes]
         signature = [tf.TensorSpec([None, 16]), tf.TensorSpec([None], tf.int64), scale]
+        signature += [tf.TensorSpec([None])] * weighted
         self._ask = tf.function(ask, input_signature=signature, autograph=False)
 
-    def __call__(self, inputs, labels, scale):
-        found = self._ask(inputs, labels, [tf.constant(b, tf.float32) for b in scale])
+    def __call__(self, inputs, labels, scale, *omega):
+        found = self._ask(inputs, labels, [tf.constant(b, tf.float32) for b in scale], *omega)
         return [part.numpy().astype(np.float64) for part in found.total], found.squared_norms.numpy()
 
     def flat(self, inputs, labels, scale):
@@ -114,3 +115,24 @@ def test_the_bound_is_reached_and_without_the_clip_it_would_be_passed(rng, monke
     asked = Asked(model, "auto")
     moved = asked.flat(inputs, labels, scale) - asked.flat(inputs[:3], labels[:3], scale)
     assert np.linalg.norm(moved) > 10.0
+
+
+@pytest.mark.parametrize("path", ["auto", "jacobian"])
+def test_weights_do_as_in_training(path, rng):
+    """Up to 1 after clipping, so that norms do not know them; above, before it. No weight moves the sums by more."""
+    model = mlp()
+    inputs, labels = models.data(6, features=16)
+    omega = np.float32([0.0, 0.25, 1.0, 3.0, 0.5, 1e30])
+    asked = Asked(model, path, weighted=True)
+    for size in (0.02, 5.0):
+        scale = asked.scales(rng, size)
+        totals, norms = asked(inputs, labels, scale, omega)
+        expected = [np.zeros(np.shape(b)) for b in scale]
+        for k in range(5):
+            one, square = by_hand(model, inputs[k : k + 1], labels[k : k + 1], [b / max(omega[k], 1.0) for b in scale])
+            np.testing.assert_allclose(norms[k], square[0], rtol=1e-4)
+            expected = [total + min(omega[k], 1.0) * part for total, part in zip(expected, one)]
+        fewer = [part.ravel() for part in asked(inputs[:5], labels[:5], scale, omega[:5])[0]]
+        np.testing.assert_allclose(np.concatenate(fewer), np.concatenate([e.ravel() for e in expected]), rtol=1e-4)
+        moved = np.concatenate([part.ravel() for part in totals]) - np.concatenate(fewer)
+        assert np.linalg.norm(moved) <= 1.0 + 1e-4

@@ -93,7 +93,7 @@ def test_the_log_says_what_became_of_the_weights(monkeypatch):
     said = []
     monkeypatch.setattr(weighted.logging, "log_first_n", lambda level, text, n: said.append((text, n)))
 
-    @tf.function
+    @tf.function(autograph=False)
     def step(x, omega):
         weighted.split(tf.exp(x))
         assert not said
@@ -105,7 +105,7 @@ def test_the_log_says_what_became_of_the_weights(monkeypatch):
 
 
 def test_what_is_no_weight_of_an_example_stays_in_the_loss():
-    @tf.function
+    @tf.function(autograph=False)
     def step(x, omega, scalar):
         y = tf.exp(x)
         assert weighted.split(2.0 * y * omega)[1] is not None

@@ -27,12 +27,14 @@ def test_a_running_fit(model):
     x, y, look = np.zeros((6, 2), np.float32), np.zeros((6, 1), np.float32), Fit()
     model.fit(x, y, batch_size=3, verbose=0, callbacks=[look])
     assert look.call.x is x
-    assert look.call[1:] == (True, 3)
+    assert look.call[1:3] == (True, 3)
+    assert look in look.call.callbacks
     assert look.other is None
     dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(2)
     model.fit(dataset, verbose=0, callbacks=[look])
     assert look.call.x is dataset
-    assert look.call[1:] == (False, None)
+    assert look.call[1:3] == (False, None)
+    assert look in look.call.callbacks
     assert keras.running_fit(model) is None
 
 

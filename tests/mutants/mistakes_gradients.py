@@ -25,8 +25,8 @@ MISTAKES = (
     Mutation(
         "the ghost norm is a tenth too small",
         "gradients/paths.py",
-        "known[number] += norms.value +",
-        "known[number] += 0.81 * norms.value +",
+        "total = tf.add_n([part.value for part in norms])",
+        "total = 0.81 * tf.add_n([part.value for part in norms])",
         ("tests/gradients/gradients_test.py::test_sum_equals_the_oracle",),
     ),
     Mutation(

@@ -209,9 +209,9 @@ MISTAKES = (
     ),
     Mutation(
         "assertions alone, which XLA drops",
-        "gradients/proof/verdict.py",
-        '            return tf.where(tf.reduce_all([holds for holds, _ in facts]), 0.0, float("nan"))',
-        "            return tf.identity(0.0)",
+        "gradients/graph/extents.py",
+        "        return tf.where(all_hold,",
+        "        return tf.where(True,",
         (f"{_POISON}[True]",),
     ),
     Mutation(

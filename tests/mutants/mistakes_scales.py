@@ -20,9 +20,23 @@ MISTAKES = (
     Mutation(
         "row norms of isolated gradients that are not clipped",
         "gradients/row_norms.py",
-        "core.weigh_records(records, core.clip_weights(square))",
+        "core.weigh_records(records, weight)",
         "records",
         (f"{_ROWS}::test_one_example_moves_the_sums_by_at_most_one[mlp-jacobian]",),
+    ),
+    Mutation(
+        "row norms forget the weights of examples",
+        "gradients/row_norms.py",
+        "weights *= counts  # c_k omega_k",
+        "pass",
+        (f"{_ROWS}::test_weights_do_as_in_training[auto]",),
+    ),
+    Mutation(
+        "isolated rows forget the weights of examples",
+        "gradients/row_norms.py",
+        "weight *= tf.gather(counts, [k])",
+        "pass",
+        (f"{_ROWS}::test_weights_do_as_in_training[jacobian]",),
     ),
     Mutation(
         "isolated rows are clipped by their own variables alone",

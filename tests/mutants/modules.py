@@ -64,6 +64,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "optimizers/traced.py": ("tests/optimizers/raw_gradients_test.py",),
     "optimizers/check_model.py": ("tests/optimizers/check_model_test.py",),
     "gradients/graph/contributions.py": ("tests/gradients/ghost/several_test.py",),
+    "gradients/graph/extents.py": ("tests/gradients/graph/extents_test.py", *_PROOF, *_GHOST),
     "gradients/graph/known.py": (*_PROOF, *_GHOST),
     "gradients/graph/ops.py": (*_PROOF, "tests/gradients/isolated_test.py", *_GHOST),
     "gradients/graph/reach.py": (*_PROOF, "tests/gradients/isolated_test.py"),
@@ -104,8 +105,15 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "gradients/ghost/rules.py": _GHOST,
     "gradients/ghost/several.py": ("tests/gradients/ghost/several_test.py",),
+    "gradients/ghost/single.py": (
+        "tests/gradients/ghost/ghost_rules_test.py",
+        *_GHOST[3:],
+        "tests/gradients/gradients_test.py",
+    ),
     "gradients/ghost/slices.py": _GHOST,
     "gradients/ghost/terms.py": (*_GHOST, "tests/gradients/gradients_test.py"),
+    "optimizers/centers.py": ("tests/optimizers/centers_test.py",),
+    "optimizers/fused.py": ("tests/optimizers/joined_test.py",),
     "optimizers/joined.py": ("tests/optimizers/joined_test.py",),
     "optimizers/step.py": (
         *_OPTIMIZER,

@@ -219,6 +219,7 @@ def sent(replicas, steps=2):
         with strategy.scope():
             net = models.softmax_regression()
             net.compile(adaclip_tf.DPAdaClipSGD(noise_multiplier=1.0, **options), models.per_example_loss())
+        net.optimizer.build(net.trainable_variables)  # as in `train`
         net.fit(tf.data.Dataset.from_tensor_slices(models.data(8 * steps)).batch(8), verbose=0)
     adaclip_tf.optimizers.replicas.add_up = add_up
     return shapes

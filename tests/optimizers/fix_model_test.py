@@ -116,20 +116,52 @@ def test_what_can_not_be_copied_is_named(model, says):
         fix_model(model())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["MobileNetV2", "ResNet50V2", "EfficientNetB0", "DenseNet121", "Xception"])
-def test_applications(name):
-    """Architectures that people use; the first one takes a private step."""
-    side = 71 if name == "Xception" else 32
-    model = getattr(tf.keras.applications, name)(weights=None, input_shape=(side, side, 3), classes=3)
+def _application(name, side=32, **options):
+    """(the model, its copy, what was said of it) of an architecture that people use, without weights."""
+    model = getattr(tf.keras.applications, name)(weights=None, input_shape=(side, side, 3), classes=3, **options)
     fixed, text = _fixed(model)
     norms = [layer for layer in model.layers if isinstance(layer, L.BatchNormalization)]
-    assert text.count("BatchNormalization is now") == len(norms) > 10
+    assert text.count("BatchNormalization is now") == len(norms)
+    assert not any(isinstance(layer, L.BatchNormalization) for layer in fixed.layers)
+    assert len(fixed.layers) == len(model.layers)
     assert fixed(np.zeros((1, side, side, 3), np.float32)).shape == (1, 3)
+    return model, fixed, len(norms)
+
+
+@generations.keras3_only  # with Keras 2, which takes seconds to make so many layers, the slow ones do it
+def test_an_application():
+    _, fixed, norms = _application("MobileNet", alpha=0.25)
+    assert norms == 27
+    assert type(fixed.get_layer("conv1_bn")).__name__ == "GroupNormalization"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "side"),
+    [
+        ("MobileNetV2", 32),
+        ("MobileNetV3Small", 32),
+        ("ResNet50V2", 32),
+        ("EfficientNetB0", 32),
+        ("DenseNet121", 32),
+        ("Xception", 71),
+        ("InceptionV3", 75),
+    ],
+)
+def test_applications(name, side):
+    """The first one takes a private step."""
+    _, fixed, norms = _application(name, side)
+    assert norms > 10
     if name == "MobileNetV2":
         fixed.compile(DPFixedClipSGD(0.1, l2_norm_clip=1.0, noise_multiplier=1.0), "sparse_categorical_crossentropy")
         fixed.fit(np.zeros((2, side, side, 3), np.float32), np.zeros(2), verbose=0)
         assert int(fixed.optimizer.noised_steps) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["VGG16", "ConvNeXtTiny"])
+def test_applications_without_batch_normalization(name):
+    assert _application(name)[2] == 0
 
 
 @generations.keras2_only

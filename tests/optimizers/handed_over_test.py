@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD
+from adaclip_tf.optimizers import shell, step
 from tests import models
 
 
@@ -36,6 +37,35 @@ def test_a_step_by_hand_is_that_of_fit():
     assert loss.shape == [8] and int(ours.noised_steps) == 1
     for a, b in zip(model.get_weights(), reference.get_weights()):
         np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_autograph_rewrites_the_loss_and_not_the_library(monkeypatch):
+    """Eighty functions of the library it would be otherwise, in several seconds."""
+    status = []
+
+    def noting(original):
+        def noted(*arguments, **options):
+            status.append(tf.__internal__.autograph.control_status_ctx().status.name)
+            return original(*arguments, **options)
+
+        return noted
+
+    monkeypatch.setattr(step.PrivateStep, "take", noting(step.PrivateStep.take))
+    monkeypatch.setattr(shell.tags, "completes", noting(shell.tags.completes))
+    weights, ours = tf.Variable([1.0, 2.0]), DPFixedClipSGD(0.5, l2_norm_clip=1.0, noise_multiplier=0.0)
+    rate = tf.constant(1.0)
+
+    def loss(x):
+        # A tensor has no truth, unless AutoGraph sees to it.
+        return tf.linalg.matvec(x, weights) if rate > 0.0 else tf.zeros([4])
+
+    @tf.function
+    def train(x):
+        ours.minimize(lambda: loss(x), [weights])
+
+    train(tf.ones([4, 2]))
+    assert status == 2 * ["DISABLED"]
+    assert int(ours.noised_steps) == 1
 
 
 @pytest.mark.parametrize("reduction", ["sum_over_batch_size", "none"])

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from adaclip_tf import DPAdaClipSGD, DPWhiteningSGD, core
-from adaclip_tf.optimizers import joined
+from adaclip_tf.optimizers import fused, joined
 
 SPECS = [tf.TensorSpec(shape, tf.float32) for shape in [(2, 3), (), (200, 200), (4,), (1, 5)]]
 
@@ -61,10 +61,17 @@ def _train(optimizer):
     return [*model.get_weights(), *map(np.asarray, state)]
 
 
-@pytest.mark.parametrize("optimizer", [DPAdaClipSGD, DPWhiteningSGD])
-def test_training_is_the_same(optimizer, monkeypatch):
-    options = {"noise_multiplier": 1.0, "expected_batch_size": 8, "initial_std": 0.1, "seed": 1}
-    together = _train(optimizer(0.1, **options))
-    monkeypatch.setattr(joined, "FEWEST", 1000)
-    for value, alone in zip(together, _train(optimizer(0.1, **options))):
-        np.testing.assert_allclose(value, alone, rtol=1e-4, atol=1e-6)
+OPTIONS = {"noise_multiplier": 1.0, "expected_batch_size": 8, "initial_std": 0.1, "seed": 1}
+OTHERWISE = {
+    "one by one": (DPAdaClipSGD, joined, "FEWEST", 1000),
+    "one by one, whitening": (DPWhiteningSGD, joined, "FEWEST", 1000),
+    "fused by XLA": (DPAdaClipSGD, fused, "FROM", 0),
+}
+
+
+@pytest.mark.parametrize(("optimizer", "module", "name", "value"), OTHERWISE.values(), ids=OTHERWISE)
+def test_training_is_the_same(optimizer, module, name, value, monkeypatch):
+    together = _train(optimizer(0.1, **OPTIONS))
+    monkeypatch.setattr(module, name, value)
+    for joint, other in zip(together, _train(optimizer(0.1, **OPTIONS))):
+        np.testing.assert_allclose(joint, other, rtol=1e-4, atol=1e-6)

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import adaclip_tf
 from adaclip_tf import DPAdaClip, DPAdaClipSGD, DPFixedClipSGD, DPOptimizer, DPPerLayerClipSGD, DPWhiteningSGD, core
+from adaclip_tf.gradients import paths
 
 CHOOSE = r"noise_multiplier\(target_epsilon=.*make_private"
 
@@ -48,6 +49,22 @@ def test_other_names_point_to_ours(argument, says):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
+        (lambda: adaclip_tf.make_private(None, None, epsilon=1.0), "make_private has no argument `epsilon`; use `targ"),
+        (lambda: adaclip_tf.make_private(None, None, optimizer="adam"), "it chooses one itself. To hand"),
+        (lambda: adaclip_tf.make_private(None, None, epoch=1), "`epoch`; did you mean `epochs`?"),
+        (lambda: adaclip_tf.poisson_batches(None, batch_size=3), "`batch_size`; use `expected_batch_size`."),
+        (lambda: adaclip_tf.PrivacyBudget(epsilon=3), "PrivacyBudget has no argument `epsilon`; use `target_epsilon`."),
+        (lambda: adaclip_tf.PrivacyTensorBoard("x", epsilon=3), "PrivacyTensorBoard has no argument `epsilon`; give"),
+    ],
+)
+def test_other_names_of_functions(call, says):
+    with pytest.raises(TypeError, match=re.escape(says)):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
         (lambda: adaclip_tf.epsilon(1.1, 1e-5), "epsilon takes its arguments by name: epsilon(noise_multiplier=...,"),
         (lambda: adaclip_tf.noise_multiplier(3.0), "noise_multiplier(target_epsilon=..."),
         (lambda: adaclip_tf.privacy_statement(1.1), "privacy_statement(noise_multiplier=..."),
@@ -56,6 +73,16 @@ def test_other_names_point_to_ours(argument, says):
 def test_arguments_without_names(call, says):
     with pytest.raises(TypeError, match=re.escape(says)):
         call()
+
+
+def test_the_slow_path_names_layers(caplog):
+    variables = [tf.Variable(1.0, name=name) for name in ("first/kernel", "first/bias", "model/odd/w", "alone")]
+    others = {1: "why.", 0: "why.", 2: "why.", 3: "other."}
+    with caplog.at_level("WARNING", logger="absl"):
+        paths.report(others, "auto", variables)
+    assert "of 4 variables (first, odd, alone) take the slow path, one example at a time: why. other." in caplog.text
+    with pytest.raises(ValueError, match=r"No ghost rule for some variables \(odd\)"):
+        paths.report({2: "why."}, "ghost", variables)
 
 
 def test_arguments_of_tensorflow_privacy():

@@ -52,12 +52,12 @@ def fit(model, data, *callbacks, **options):
     return model.fit(data, callbacks=list(callbacks), **{"verbose": 0, **options}).history
 
 
-def refused(words, model, data, callback, **options):
-    """Refused in these words, before a step is taken."""
+def refused(words, model, data, callback, steps=0, **options):
+    """Refused in these words, before a step is taken beyond those that there were."""
     with pytest.raises(ValueError, match=words):
         fit(model, data, callback, **options)
     model.optimizer.build(model.trainable_variables)
-    assert int(model.optimizer.noised_steps) == 0
+    assert int(model.optimizer.noised_steps) == steps
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_a_batch_that_is_larger_than_was_said_is_told_by_the_optimizer():
     """The size is not static, so nobody can see it before the first step."""
     model = compiled(size=None)
     with pytest.raises(ValueError, match="`batch_size` is 8, and a batch of 32 has come"):
-        fit(model, slices().batch(32), PrivacyBudget(**SHUFFLED))
+        fit(model, slices().repeat(8).batch(32), PrivacyBudget(**SHUFFLED))
     assert int(model.optimizer.noised_steps) == 1
     with pytest.raises(ValueError, match="`batch_size` is 8, and the optimizer has taken steps on batches of 32"):
         fit(model, slices().batch(8), PrivacyBudget(**SHUFFLED))
@@ -250,7 +250,7 @@ def test_microbatches_that_turn_out_to_be_shared_are_told_and_paid_for():
     model = compiled(size=None, num_microbatches=4)
     budget = PrivacyBudget(**{**SHUFFLED, "batch_size": 4})
     with pytest.raises(ValueError, match=r"`num_microbatches`=4 was to be one example each.*twice the sensitivity"):
-        fit(model, slices().batch(8), budget)
+        fit(model, slices().repeat(2).batch(8), budget)
     assert int(model.optimizer.noised_steps) == 1
     assert budget.epsilon == pytest.approx(adaclip_tf.epsilon_of(events.gaussian_event(Z / 2), delta=DELTA), rel=1e-9)
 
@@ -314,6 +314,9 @@ def test_training_that_was_not_stopped_says_nothing(capsys):
         lambda batches: batches.unbatch().batch(30),
         lambda batches: batches.concatenate(batches),
         lambda batches: batches.map(lambda *batch: batch).rebatch(30),
+        lambda batches: tf.data.Dataset.zip((batches, batches)).map(lambda one, other: one),
+        lambda batches: tf.data.Dataset.zip((batches, poisson())).map(lambda one, other: one),
+        lambda batches: tf.data.Dataset.zip((slices().batch(8), batches)).map(lambda one, other: one),
     ],
 )
 def test_what_no_longer_is_what_was_drawn_is_refused(change):
@@ -326,3 +329,94 @@ def test_what_is_made_of_batches_one_by_one_is_still_drawn():
     budget = PrivacyBudget.of(batches, delta=DELTA)
     fit(compiled(), batches.map(lambda *batch: batch).repeat(2).prefetch(1), budget)
     assert budget.noised_steps == 8
+
+
+def test_drawn_batches_may_be_zipped_with_what_holds_no_examples():
+    batches = poisson()
+    budget = PrivacyBudget.of(batches, delta=DELTA)
+    fit(compiled(), tf.data.Dataset.zip((batches, tf.data.Dataset.range(100))).map(lambda one, _: one), budget)
+    assert budget.noised_steps == 4
+
+
+# ---------------------------------------------------------------------------------------------------
+# Epochs that are no epochs: shuffled batches are paid for once per epoch.
+
+
+class _Break(tf.keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        self.model.stop_training = True
+
+
+@pytest.mark.parametrize("how", ["steps_per_epoch", "stopped"])
+def test_after_an_epoch_that_was_broken_off_another_one_is_refused(how):
+    """Eight runs of one step would use the first examples eight times, and count as one epoch of eight steps."""
+    x, y = models.data(N)
+    model, options = compiled(), {"y": y, "batch_size": BATCH}
+    budget = PrivacyBudget(**SHUFFLED)
+    if how == "stopped":
+        model.fit(x, callbacks=[budget, _Break()], verbose=0, **options)
+    else:
+        fit(model, x, budget, steps_per_epoch=1, **options)
+    assert int(model.optimizer.noised_steps) == 1
+    refused("the last one was broken off", model, x, PrivacyBudget(**SHUFFLED), steps=1, **options)
+    other = adaclip_tf.optimizer_event(model.optimizer, num_examples=N, batch_size=BATCH, sampling="shuffled")
+    history = fit(compiled(), x, PrivacyBudget(**SHUFFLED, other_event=other), **options)
+    twice = adaclip_tf.epsilon_of(events.gaussian_event(Z, 2), delta=DELTA)
+    assert history["epsilon"] == [pytest.approx(twice, rel=1e-6)]
+
+
+def test_whole_epochs_may_follow_one_another():
+    x, y = models.data(N)
+    model = compiled()
+    for epochs in (1, 2):
+        history = fit(model, x, PrivacyBudget(**SHUFFLED), y=y, batch_size=BATCH)
+        expected = adaclip_tf.epsilon_of(events.gaussian_event(Z, epochs), delta=DELTA)
+        assert history["epsilon"] == [pytest.approx(expected, rel=1e-6)]
+
+
+def test_a_dataset_that_is_shorter_than_an_epoch_is_refused():
+    refused("ends after 3 batches", compiled(), slices().batch(BATCH).take(3), PrivacyBudget(**SHUFFLED))
+
+
+# ---------------------------------------------------------------------------------------------------
+# Callbacks that decide by what was not noised.
+
+
+class Own(tf.keras.callbacks.EarlyStopping):
+    """A subclass of one's own."""
+
+
+DECIDING = tf.keras.callbacks
+
+
+@pytest.mark.parametrize(
+    ("callback", "told"),
+    [
+        (lambda: DECIDING.EarlyStopping("loss", patience=9), "EarlyStopping decides by 'loss'"),
+        (lambda: Own("loss", patience=9), "Own decides by 'loss'"),
+        (lambda: DECIDING.ReduceLROnPlateau("loss"), "ReduceLROnPlateau decides by 'loss'"),
+        (lambda: DECIDING.EarlyStopping("epsilon", patience=9, mode="min"), None),
+        (lambda: DECIDING.EarlyStopping("val_loss", patience=9), None),
+    ],
+)
+def test_what_is_decided_by_the_training_loss_is_told_to_be_a_release(caplog, callback, told):
+    model, batches = compiled(), poisson_batches(models.data(N), expected_batch_size=BATCH, steps=1, seed=0)
+    budget = PrivacyBudget.of(batches, delta=DELTA)
+    with caplog.at_level("WARNING", logger="absl"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            model.fit(batches, verbose=0, callbacks=[callback(), budget])
+    said = [record.getMessage() for record in caplog.records if "is a release" in record.getMessage()]
+    assert len(said) == (told is not None)  # once for a budget
+    assert told is None or (said[0].startswith(told) and "('val_loss')" in said[0])
+
+
+def test_tensorboard_tells_it_where_there_is_no_budget(caplog, tmp_path):
+    model, batches = compiled(), poisson_batches(models.data(N), expected_batch_size=BATCH, steps=1, seed=0)
+    board = PrivacyTensorBoard(tmp_path, image_freq=0, histogram_freq=0)
+    keep = DECIDING.ModelCheckpoint(
+        str(tmp_path / "best.weights.h5"), "loss", save_best_only=True, save_weights_only=True
+    )
+    with caplog.at_level("WARNING", logger="absl"):
+        model.fit(batches, verbose=0, callbacks=[board, keep])
+    assert "ModelCheckpoint decides by 'loss'" in caplog.text

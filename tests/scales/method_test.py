@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
 from adaclip_tf.scales.method import DEFAULT, Method
@@ -28,18 +29,33 @@ def test_the_multiplier_lies_between_its_bounds(noise, expected):
     assert DEFAULT.multiplier_for(noise, 400, 100) == pytest.approx(expected)
 
 
+def test_more_classes_keep_less_of_the_first_gradients():
+    """By the length of dy at the start, (1 - 1/K)^(1/2), over that of two classes."""
+    for classes, factor in ((1, 1.0), (2, 1.0), (8, 1.75**0.5)):
+        assert DEFAULT.multiplier_for(1.0, 400, 100, classes) == pytest.approx(1.0 / factor)
+
+
 def test_the_learning_rate():
-    """5 K, or 1.5 B / (z0 sqrt T) where noise allows no more: 1.5 * 100 / (3 * 10) = 5."""
-    assert DEFAULT.learning_rate(3.0, 100, 100, 10) == pytest.approx(5.0)
-    assert DEFAULT.learning_rate(0.01, 100, 100, 10) == 50.0
-    assert DEFAULT.learning_rate(0.0, 100, 100, 1) == 10.0
+    """15/4 K, or 9/8 k B / (z0 sqrt T) where noise allows no more: 9/8 * 100 / (3 * 10) = 15/4 for two classes."""
+    for classes, factor in ((1, 1.0), (2, 1.0), (8, 1.75**0.5)):  # 2 (1 - 1/8) = 7/4
+        assert DEFAULT.learning_rate(3.0, 100, 100, classes) == pytest.approx(3.75 * factor)
+    assert DEFAULT.learning_rate(0.01, 100, 100, 10) == 37.5
+    assert DEFAULT.learning_rate(0.0, 100, 100, 1) == 7.5
+
+
+def test_why_the_rate_falls_as_a_root():
+    """Its sum is a straight line's of 4/3 the height, and the sum of its squares 27/32: what the module says."""
+    left = 1.0 - np.arange(10_000) / 10_000
+    line, root = 4.0 / 3.0 * left, left**DEFAULT.rate_fall
+    assert root.sum() / line.sum() == pytest.approx(1.0, abs=1e-3)
+    assert (root**2).sum() / (line**2).sum() == pytest.approx(27 / 32, abs=1e-3)
 
 
 def test_the_rate_of_deep_models_has_a_ceiling():
-    for kernels, expected in ((1, 50.0), (2, 50.0), (3, 6.0), (20, 6.0)):
+    for kernels, expected in ((1, 37.5), (2, 37.5), (3, 4.5), (20, 4.5)):
         assert DEFAULT.learning_rate(0.01, 100, 100, 10, kernels) == pytest.approx(expected)
-    assert DEFAULT.learning_rate(3.0, 100, 100, 10, 3) == pytest.approx(5.0)  # below it already
-    assert DEFAULT.learning_rate(0.0, 100, 100, 10, 3) == 6.0
+    assert DEFAULT.learning_rate(3.0, 100, 100, 2, 3) == pytest.approx(3.75)  # below it already
+    assert DEFAULT.learning_rate(0.0, 100, 100, 10, 3) == 4.5
 
 
 def test_bad_constants_are_named():

@@ -1,6 +1,8 @@
 """Tests of `PrivacyTensorBoard`: what real training writes, read back from the event files."""
 
 import doctest
+import importlib
+import json
 import logging as python_logging
 import os
 import pathlib
@@ -22,6 +24,7 @@ from adaclip_tf.privacy import budget
 from adaclip_tf.privacy.mechanism import Mechanism
 from adaclip_tf.privacy.meter import PrivacyMeter
 from adaclip_tf.tensorboard import PrivacyTensorBoard, figures, summaries
+from adaclip_tf.tensorboard import names as run_names
 from tests import models
 
 N, BATCH, Z, DELTA = 24, 6, 2.0, 1e-3
@@ -134,102 +137,112 @@ def flat(state, key):
 
 
 EXPECTED = {
-    "privacy/noise_norm": lambda state: Z * np.linalg.norm(flat(state, "scale")) / BATCH,
-    "privacy/noise_norm_abadi": lambda state: Z * 4.0 * np.sqrt(D) / BATCH,
-    "privacy/noise_ratio": lambda state: np.linalg.norm(flat(state, "scale")) / (4.0 * np.sqrt(D)),
-    "privacy/scale_norm": lambda state: np.linalg.norm(flat(state, "scale")),
-    "bound/clipping_bias": lambda state: np.sum(flat(state, "std") ** 2 / flat(state, "scale") ** 2),
-    "bound/noise_variance": lambda state: Z**2 * np.sum(flat(state, "scale") ** 2) / BATCH**2,
-    "gradient/std_mean": lambda state: flat(state, "std").mean(),
-    "gradient/std_min": lambda state: flat(state, "std").min(),
-    "gradient/std_max": lambda state: flat(state, "std").max(),
-    "gradient/mean_norm": lambda state: np.linalg.norm(flat(state, "center")),
+    "1_overview/noise_norm": lambda state: Z * np.linalg.norm(flat(state, "scale")) / BATCH,
+    "2_noise/ratio_to_fixed_clip": lambda state: np.linalg.norm(flat(state, "scale")) / (4.0 * np.sqrt(D)),
+    "3_gradient/std_mean": lambda state: flat(state, "std").mean(),
+    "3_gradient/std_min": lambda state: flat(state, "std").min(),
+    "3_gradient/std_max": lambda state: flat(state, "std").max(),
+    "3_gradient/mean_norm": lambda state: np.linalg.norm(flat(state, "center")),
     **{
-        f"variables/{name}/{key}": (lambda state, name=name, of=of, part=part: of(state[name][part].ravel()))
+        f"4_variables/{name}/{key}": (lambda state, name=name, of=of, part=part: of(state[name][part].ravel()))
         for name in VARIABLES
-        for key, of, part in (
-            ("std_mean", np.mean, "std"),
-            ("std_min", np.min, "std"),
-            ("std_max", np.max, "std"),
-            ("mean_norm", np.linalg.norm, "center"),
-            ("scale_norm", np.linalg.norm, "scale"),
+        for key, of, part in (("std_mean", np.mean, "std"), ("mean_norm", np.linalg.norm, "center"))
+    },
+    **{
+        f"2_noise/share/{name}": (
+            lambda state, name=name: np.sum(state[name]["scale"] ** 2) / np.sum(flat(state, "scale") ** 2)
         )
+        for name in VARIABLES
     },
 }
 
 
 @pytest.mark.parametrize("tag", EXPECTED)
 def test_scalar_is_what_the_optimizer_s_state_gives(full, tag):
-    written = scalars(full["folder"] / "privacy")[tag]
+    written = scalars(full["folder"])[tag]
     assert written == pytest.approx({step: EXPECTED[tag](full["states"][step]) for step in range(1, 9)}, rel=1e-5)
 
 
 def test_nothing_but_the_documented_tags(full):
-    keras = {f"{split}/{name}" for split in ("train", "validation") for name in ("loss", "accuracy")}
-    by_epsilon = {f"by_epsilon_x1000/{tag.replace('/', '_')}" for tag in keras}
-    written = scalars(full["folder"] / "privacy")
-    assert written.keys() == {*EXPECTED, "privacy/epsilon", "learning_rate", *keras, *by_epsilon}
+    keras = {f"1_overview/{split}_{name}" for split in ("train", "validation") for name in ("loss", "accuracy")}
+    written = scalars(full["folder"])
+    assert written.keys() == {*EXPECTED, "1_overview/epsilon", "3_gradient/learning_rate", *keras}
 
 
 def test_every_tag_is_in_the_docs(full):
     text = (pathlib.Path(__file__).parents[2] / "docs/tensorboard.md").read_text()
-    for run in ("privacy", "hparams"):
-        for tag, _, value in events(full["folder"] / run):
-            if plugin(value) in ("scalars", "histograms", "images"):
-                for name in VARIABLES:
-                    tag = tag.replace(name, "<variable>")
-                tag = re.sub(r"(train|validation)([/_])(loss|accuracy)", r"\1\2<metric>", tag)
-                assert f"`{tag}`" in text, tag
+    for tag, _, value in events(full["folder"]):
+        if plugin(value) in ("scalars", "histograms", "images", "text"):
+            for name in VARIABLES:
+                tag = tag.replace(name, "<variable>")
+            tag = re.sub(r"(train_|validation_|1_overview/)(loss|accuracy)", r"\1<metric>", tag)
+            assert f"`{tag}`" in text, tag
 
 
 def test_epsilon_and_its_delta(full):
-    written = scalars(full["folder"] / "privacy")["privacy/epsilon"]
+    written = scalars(full["folder"])["1_overview/epsilon"]
     assert written == pytest.approx({step: epsilon_after(step) for step in range(1, 9)}, rel=1e-6)
-    found = [value for tag, _, value in events(full["folder"] / "privacy") if tag == "privacy/epsilon"]
+    found = [value for tag, _, value in events(full["folder"]) if tag == "1_overview/epsilon"]
     assert all("delta = 0.001" in value.metadata.summary_description for value in found)
 
 
 def test_learning_rate_of_a_schedule(full):
-    written = scalars(full["folder"] / "privacy")["learning_rate"]
+    written = scalars(full["folder"])["3_gradient/learning_rate"]
     assert written == pytest.approx({step: 0.1 * 0.5 ** (step - 1) for step in range(1, 9)}, rel=1e-5)
 
 
 def test_loss_and_accuracy_are_keras_s(full):
-    written, history = scalars(full["folder"] / "privacy"), full["history"]
+    written, history = scalars(full["folder"]), full["history"]
     for name in ("loss", "accuracy"):
-        train, validation = written[f"train/{name}"], written[f"validation/{name}"]
+        train, validation = written[f"1_overview/train_{name}"], written[f"1_overview/validation_{name}"]
         assert [train[4], train[8]] == pytest.approx(history[name], rel=1e-5)
         assert sorted(train) == list(range(1, 9))
         assert validation == pytest.approx(dict(zip((4, 8), history[f"val_{name}"])), rel=1e-5)
 
 
 def test_accuracy_against_epsilon(full):
-    written = scalars(full["folder"] / "privacy")["by_epsilon_x1000/validation_accuracy"]
-    steps = [round(1000 * epsilon_after(steps)) for steps in (4, 8)]
-    assert written == pytest.approx(dict(zip(steps, full["history"]["val_accuracy"])), rel=1e-5)
+    points = json.loads((full["folder"] / "by_epsilon.json").read_text())["points"]
+    assert [epsilon for epsilon, _ in points] == pytest.approx([epsilon_after(4), epsilon_after(8)], rel=1e-6)
+    reached = [metrics["validation_accuracy"] for _, metrics in points]
+    assert reached == pytest.approx(full["history"]["val_accuracy"], rel=1e-5)
+
+
+def test_what_matters_comes_first(full):
+    """TensorBoard sorts groups by name; a dashboard's first one must hold epsilon, accuracy and noise."""
+    tags = sorted({tag for tag, _, value in events(full["folder"]) if plugin(value) in ("scalars", "images")})
+    first = [tag for tag in tags if tag.split("/")[0] == tags[0].split("/")[0]]
+    assert {tag.split("/")[1] for tag in first} == {
+        "accuracy_by_epsilon",
+        "epsilon",
+        "noise_norm",
+        "train_accuracy",
+        "train_loss",
+        "validation_accuracy",
+        "validation_loss",
+    }
 
 
 def test_keras_s_own_callback_is_left_alone(full):
     written = scalars(full["folder"] / "train")
     assert sorted(written["epoch_loss"]) == [0, 1]
-    assert "privacy/epsilon" not in written
+    assert "1_overview/epsilon" not in written
 
 
 def test_fixed_clipping_is_compared_with_itself(tmp_path):
     model = make_model(adaclip_tf.DPFixedClipSGD, l2_norm_clip=3.0)
     fit(model, PrivacyTensorBoard(tmp_path, image_freq=1))
-    written = scalars(tmp_path / "privacy")
-    assert written["privacy/noise_ratio"] == {4: pytest.approx(1.0)}
-    assert written["privacy/noise_norm"] == {4: pytest.approx(Z * 3.0 * np.sqrt(D) / BATCH)}
-    assert not any("std" in tag or "bias" in tag.split("/")[-1] for tag in written)
-    assert "privacy/epsilon" not in written
+    written = scalars(tmp_path)
+    assert written["2_noise/ratio_to_fixed_clip"] == {4: pytest.approx(1.0)}
+    assert written["1_overview/noise_norm"] == {4: pytest.approx(Z * 3.0 * np.sqrt(D) / BATCH)}
+    assert not any("std" in tag for tag in written)
+    assert "1_overview/epsilon" not in written
 
 
 def test_adaptive_clipping_is_compared_with_clipping_at_one(fresh, tmp_path):
     fit(fresh, PrivacyTensorBoard(tmp_path))
-    assert scalars(tmp_path / "privacy")["privacy/noise_norm_abadi"] == {
-        4: pytest.approx(Z * np.sqrt(D) / BATCH, rel=1e-5)
-    }
+    written = scalars(tmp_path)
+    fixed = Z * np.sqrt(D) / BATCH
+    assert written["2_noise/ratio_to_fixed_clip"][4] == pytest.approx(written["1_overview/noise_norm"][4] / fixed)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -241,8 +254,8 @@ def test_adaptive_clipping_is_compared_with_clipping_at_one(fresh, tmp_path):
 )
 def test_update_freq_counts_noised_steps(fresh, tmp_path, update_freq, steps):
     fit(fresh, PrivacyTensorBoard(tmp_path, update_freq=update_freq, image_freq=0, hparams=False), epochs=2)
-    assert sorted(scalars(tmp_path / "privacy")["privacy/noise_norm"]) == steps
-    assert [path.name for path in tmp_path.iterdir()] == ["privacy"]
+    assert sorted(scalars(tmp_path)["1_overview/noise_norm"]) == steps
+    assert sorted(path.name.split(".")[0] for path in tmp_path.iterdir()) == ["events"]  # one run
 
 
 def test_the_default_measures_every_fifty_steps(fresh, tmp_path, monkeypatch):
@@ -252,7 +265,7 @@ def test_the_default_measures_every_fifty_steps(fresh, tmp_path, monkeypatch):
     inputs, labels = models.data(N)
     many = tf.data.Dataset.from_tensor_slices((inputs, labels)).repeat().batch(BATCH).take(120)
     fresh.fit(many, verbose=0, callbacks=[PrivacyTensorBoard(tmp_path)])
-    assert sorted(scalars(tmp_path / "privacy")["privacy/noise_norm"]) == [50, 100, 120]
+    assert sorted(scalars(tmp_path)["1_overview/noise_norm"]) == [50, 100, 120]
     assert len(calls) == 3 + 1  # one to trace it before training
 
 
@@ -268,19 +281,19 @@ def test_all_scalars_come_from_one_graph_that_is_traced_once(fresh, tmp_path, mo
 def test_several_steps_per_call(tmp_path):
     model = make_model(compile_arguments={"steps_per_execution": 4})
     fit(model, PrivacyTensorBoard(tmp_path, **WHERE, update_freq=3), epochs=3)
-    assert sorted(scalars(tmp_path / "privacy")["privacy/epsilon"]) == [4, 8, 12]
+    assert sorted(scalars(tmp_path)["1_overview/epsilon"]) == [4, 8, 12]
 
 
 def test_a_logical_batch_counts_once(tmp_path):
     model = make_model(accumulation_steps=2, expected_batch_size=2 * BATCH)
     fit(model, PrivacyTensorBoard(tmp_path, update_freq=1), epochs=2)
-    assert sorted(scalars(tmp_path / "privacy")["privacy/noise_norm"]) == [1, 2, 3, 4]
+    assert sorted(scalars(tmp_path)["1_overview/noise_norm"]) == [1, 2, 3, 4]
 
 
 def test_the_budget_of_the_same_fit_counts(fresh, tmp_path):
     counting = budget.PrivacyBudget(**{**WHERE, "delta": 1e-4})
     history = fit(fresh, PrivacyTensorBoard(tmp_path, budget=counting, update_freq=2), counting, epochs=2)
-    written = scalars(tmp_path / "privacy")["privacy/epsilon"]
+    written = scalars(tmp_path)["1_overview/epsilon"]
     assert sorted(written) == [2, 4, 6, 8]
     assert [written[4], written[8]] == pytest.approx(history["epsilon"], rel=1e-6)
 
@@ -290,7 +303,7 @@ def test_a_meter_counts_without_a_budget(fresh, tmp_path):
     counting = PrivacyMeter(claimed, delta=WHERE["delta"])
     fit(fresh, PrivacyTensorBoard(tmp_path, budget=counting, update_freq=2), epochs=1)
     expected = {steps: epsilon_after(steps) for steps in (2, 4)}
-    assert scalars(tmp_path / "privacy")["privacy/epsilon"] == pytest.approx(expected, rel=1e-6)
+    assert scalars(tmp_path)["1_overview/epsilon"] == pytest.approx(expected, rel=1e-6)
     false = PrivacyMeter(Mechanism(1.0, WHERE["num_examples"], WHERE["batch_size"] + 1), delta=WHERE["delta"])
     with pytest.raises(ValueError, match="expected_batch_size"):
         fit(fresh, PrivacyTensorBoard(tmp_path, budget=false))
@@ -298,9 +311,9 @@ def test_a_meter_counts_without_a_budget(fresh, tmp_path):
 
 def test_a_budget_earlier_in_the_list_is_read_from_the_logs(fresh, tmp_path):
     history = fit(fresh, budget.PrivacyBudget(**WHERE), PrivacyTensorBoard(tmp_path, update_freq=2), epochs=2)
-    written = scalars(tmp_path / "privacy")
-    assert written["privacy/epsilon"] == pytest.approx(dict(zip((4, 8), history["epsilon"])), rel=1e-6)
-    assert "train/epsilon" not in written
+    written = scalars(tmp_path)
+    assert written["1_overview/epsilon"] == pytest.approx(dict(zip((4, 8), history["epsilon"])), rel=1e-6)
+    assert "1_overview/train_epsilon" not in written
 
 
 def test_pld_is_asked_once_per_epoch(fresh, tmp_path):
@@ -309,7 +322,7 @@ def test_pld_is_asked_once_per_epoch(fresh, tmp_path):
     expected = {
         steps: adaclip_tf.epsilon(noise_multiplier=Z, **WHERE, steps=steps, accountant="pld") for steps in (4, 8)
     }
-    assert scalars(tmp_path / "privacy")["privacy/epsilon"] == pytest.approx(expected, rel=1e-4)
+    assert scalars(tmp_path)["1_overview/epsilon"] == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_batch_size_other_than_the_optimizer_s_is_refused(fresh, tmp_path):
@@ -320,75 +333,98 @@ def test_a_batch_size_other_than_the_optimizer_s_is_refused(fresh, tmp_path):
 
 def test_no_noise_is_infinite_epsilon(tmp_path):
     fit(make_model(noise_multiplier=0.0), PrivacyTensorBoard(tmp_path, **WHERE, image_freq=1))
-    written = scalars(tmp_path / "privacy")
-    assert written["privacy/epsilon"] == {4: np.inf}
-    assert written["privacy/noise_norm"] == {4: 0.0}
-    assert not any(tag.startswith("by_epsilon") for tag in written)
+    written = scalars(tmp_path)
+    assert written["1_overview/epsilon"] == {4: np.inf}
+    assert written["1_overview/noise_norm"] == {4: 0.0}
+    assert not (tmp_path / "by_epsilon.json").exists()
 
 
 # ---------------------------------------------------------------------------------------------------
 # Names.
 
 
+class Dense:
+    """A layer of that class, as far as names go."""
+
+    def __init__(self, name):
+        self.name = name
+
+
 class Named:
-    """An optimizer whose variables have these names."""
+    """A model of that name, with layers."""
 
-    def __init__(self, *names):
-        self.names = names
+    def __init__(self, name, *layers):
+        self.name, self._layers = name, [Dense(layer) for layer in layers]
 
-    def private_state(self):
-        return {name: {"scale": name} for name in self.names}
+    def _flatten_layers(self, include_self):
+        return self._layers
 
 
 @pytest.mark.parametrize(
-    ("names", "tags"),
+    ("layers", "names", "tags"),
     [
-        (("m/dense/kernel", "m/dense/bias"), ("dense/kernel", "dense/bias")),
-        (("dense/kernel", "dense/bias"), ("dense/kernel", "dense/bias")),
-        (("m/m/kernel", "m/kernel"), ("m/kernel", "kernel")),
-        (("m/dense/kernel", "dense/kernel"), ("m/dense/kernel", "dense/kernel")),
-        (("m2/dense/kernel",), ("m2/dense/kernel",)),
+        ((), ("m/dense/kernel", "m/dense/bias"), ("dense/kernel", "dense/bias")),
+        ((), ("dense/kernel", "dense/bias"), ("dense/kernel", "dense/bias")),
+        ((), ("m/m/kernel", "m/kernel"), ("m/kernel", "kernel")),
+        ((), ("m/dense/kernel", "dense/kernel"), ("m/dense/kernel", "dense/kernel")),
+        ((), ("m2/dense/kernel",), ("m2/dense/kernel",)),
+        (("dense_4", "dense_7"), ("dense_4/kernel", "m/dense_7/kernel"), ("dense/kernel", "m/dense_1/kernel")),
+        (("block_4", "mine"), ("block_4/kernel", "mine/kernel"), ("block_4/kernel", "mine/kernel")),
+        (("dense_4",), ("dense_4/kernel", "dense/kernel"), ("dense_4/kernel", "dense/kernel")),
     ],
-    ids=["in the model", "in no model", "a layer of the model's name", "some are in the model", "in another model"],
+    ids=[
+        "in the model",
+        "in no model",
+        "a layer of the model's name",
+        "some are in the model",
+        "in another model",
+        "numbered by Keras",
+        "named by the user",
+        "not clear",
+    ],
 )
-def test_tags_leave_out_the_model_s_own_name(names, tags):
-    state = summaries.state_by_tag(Named(*names), "m")
-    assert list(state) == list(tags)
-    assert [part["scale"] for part in state.values()] == list(names)
+def test_names_are_comparable(layers, names, tags):
+    assert run_names.comparable(names, Named("m", *layers)) == list(tags)
 
 
 def test_a_second_model_of_the_program_has_the_same_tags(traced, tmp_path):
-    """Keras 3 names it sequential_1, and its variables after it."""
-    second = tf.keras.Sequential([tf.keras.Input((models.FEATURES,)), tf.keras.layers.Dense(3, name="dense")])
-    assert second.name != traced.name
+    """Keras 3 names it sequential_1, and its variables after it; the layer is dense_1 or later in both."""
+    tf.keras.layers.Dense(3)
+    second = tf.keras.Sequential([tf.keras.Input((models.FEATURES,)), tf.keras.layers.Dense(3)])
+    assert second.name != traced.name and second.layers[-1].name != "dense"
     second.compile(
         adaclip_tf.DPAdaClipSGD(0.1, noise_multiplier=Z, expected_batch_size=BATCH), models.per_example_loss()
     )
     fit(second, PrivacyTensorBoard(tmp_path))
-    assert "variables/dense/kernel/std_mean" in scalars(tmp_path / "privacy")
+    assert "4_variables/dense/kernel/std_mean" in scalars(tmp_path)
 
 
 # ---------------------------------------------------------------------------------------------------
 # Histograms, images, HParams, layout.
 
 
-@pytest.mark.parametrize("key", ["std", "scale"])
 @pytest.mark.parametrize("name", VARIABLES)
-def test_histograms_hold_every_coordinate(full, key, name):
-    found = {
-        s: tf.make_ndarray(v.tensor) for t, s, v in events(full["folder"] / "privacy") if t == f"log10_{key}/{name}"
-    }
+def test_histograms_hold_every_coordinate(full, name):
+    tag = f"5_histograms/log10_std/{name}"
+    found = {s: tf.make_ndarray(v.tensor) for t, s, v in events(full["folder"]) if t == tag}
     assert sorted(found) == [4, 8]
     for step, buckets in found.items():
-        values = np.log10(full["states"][step][name][key])
+        values = np.log10(full["states"][step][name]["std"])
         assert buckets[:, 2].sum() == values.size
         assert buckets[0, 0] == pytest.approx(values.min(), abs=1e-5)
         assert buckets[-1, 1] == pytest.approx(values.max(), abs=1e-5)
 
 
-@pytest.mark.parametrize("tag", ["noise_image/dense/kernel", "metric_by_epsilon"])
+def test_histograms_are_of_what_differs():
+    same, other = tf.ones((4, 3)), tf.constant([1.0, 10.0])
+    assert not summaries.histograms({"dense/kernel": {"scale": same}, "dense/bias": {"scale": other[:1]}}).value
+    found = summaries.histograms({"dense/kernel": {"scale": same, "std": same}, "rows/kernel": {"scale": other}})
+    assert [value.tag for value in found.value] == ["5_histograms/log10_scale/rows/kernel"]
+
+
+@pytest.mark.parametrize("tag", ["2_noise/image/dense/kernel", "1_overview/accuracy_by_epsilon"])
 def test_images_are_written_and_not_blank(full, tag):
-    found = {step: value for name, step, value in events(full["folder"] / "privacy") if name == tag}
+    found = {step: value for name, step, value in events(full["folder"]) if name == tag}
     assert sorted(found) == [4, 8]
     png = tf.make_ndarray(found[8].tensor)[2]
     assert len(np.unique(tf.io.decode_png(png).numpy().reshape(-1, 3), axis=0)) > 20
@@ -432,32 +468,76 @@ def test_an_image_shape_that_does_not_fit_is_told_before_training(fresh, tmp_pat
     assert int(fresh.optimizer.noised_steps) == 0
 
 
-def test_hparams_and_final_metrics(full):
-    found = events(full["folder"] / "hparams")
-    start = next(value for tag, _, value in found if tag == hparams_metadata.SESSION_START_INFO_TAG)
-    info = hparams_metadata.parse_session_start_info_plugin_data(start.metadata.plugin_data.content)
+def hparams_of(folder, tag):
+    value = next(value for found, _, value in events(folder) if found == tag)
+    return value.metadata.plugin_data.content
+
+
+def test_hparams_of_a_run(full):
+    content = hparams_of(full["folder"], hparams_metadata.SESSION_START_INFO_TAG)
+    info = hparams_metadata.parse_session_start_info_plugin_data(content)
     written = dict(info.hparams.items())
     assert written["optimizer"].string_value == "DPAdaClipSGD"
-    assert written["learning_rate"].string_value == "ExponentialDecay"
-    numbers = {name: written[name].number_value for name in ("noise_multiplier", "h2", "gamma", "delta", "layers")}
-    assert numbers == {"noise_multiplier": Z, "h2": 1e-3, "gamma": 1.0, "delta": DELTA, "layers": 1}
-    assert info.group_name.startswith(f"{full['folder'].name} (")
-    assert any(tag == hparams_metadata.SESSION_END_INFO_TAG for tag, _, _ in found)
-    final, history = scalars(full["folder"] / "hparams"), full["history"]
-    assert final["final/epsilon"] == {8: pytest.approx(epsilon_after(8), rel=1e-6)}
-    assert final["final/validation_accuracy"] == {8: pytest.approx(history["val_accuracy"][-1])}
-    assert final["final/train_loss"] == {8: pytest.approx(history["loss"][-1])}
-    assert final["final/noised_steps"] == {8: 8.0}
-    assert final["final/noise_norm"] == {8: pytest.approx(EXPECTED["privacy/noise_norm"](full["states"][8]))}
+    assert written["learning_rate_schedule"].string_value == "ExponentialDecay"
+    names = ("learning_rate", "noise_multiplier", "h2", "gamma", "delta", "layers")
+    numbers = {name: written[name].number_value for name in names}
+    assert numbers == pytest.approx(
+        {"learning_rate": 0.1, "noise_multiplier": Z, "h2": 1e-3, "gamma": 1.0, "delta": DELTA, "layers": 1}
+    )
+    assert info.group_name == ""  # so that TensorBoard calls it by its folder
+    assert any(tag == hparams_metadata.SESSION_END_INFO_TAG for tag, _, _ in events(full["folder"]))
+
+
+def test_hparams_show_what_one_compares_first(full):
+    experiment = hparams_metadata.parse_experiment_plugin_data(
+        hparams_of(full["folder"], hparams_metadata.EXPERIMENT_TAG)
+    )
+    first = [info.name for info in experiment.hparam_infos if info.differs]
+    assert first == ["h2", "l2_norm_clip", "layers", "learning_rate", "noise_multiplier", "optimizer"]
+    metrics = [info.name.tag for info in experiment.metric_infos]
+    assert metrics[:3] == ["1_overview/epsilon", "1_overview/validation_accuracy", "1_overview/train_accuracy"]
+    assert metrics[-1] == "1_overview/noise_norm"
+    assert set(metrics) <= scalars(full["folder"]).keys()
+
+
+def test_the_privacy_statement_is_in_the_text(full):
+    found = {step: value for tag, step, value in events(full["folder"]) if tag == "privacy_statement"}
+    assert list(found) == [8]
+    said = tf.make_ndarray(found[8].tensor).item().decode()
+    assert "8 noised steps (2 epochs) over 24 examples" in said and f"{epsilon_after(8):.4f}" in said
+    assert all(line.startswith("    ") for line in said.splitlines() if line)  # as it is, not as Markdown
+
+
+def test_runs_beside_each_other_are_in_one_picture(fresh, tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "by_epsilon.json").write_text('{"points": [[0.5, {"validation_accuracy": 0.5}]]}')
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "by_epsilon.json").write_text('{"points": [[0.5, {"vali')
+    drawn = []
+    monkeypatch.setattr(figures, "metric_by_epsilon", lambda *given: drawn.append(given) or np.zeros((2, 2, 3), "u1"))
+    board = PrivacyTensorBoard(tmp_path / "mine", **WHERE)
+    fit(fresh, board)
+    fit(fresh, board)  # goes on with its own points
+    (metric, points, delta, others), last = drawn[0], drawn[1]
+    assert (metric, len(points), delta) == ("accuracy", 1, DELTA)
+    assert others == {"other": [(0.5, {"validation_accuracy": 0.5})]}
+    assert [point[0] for point in last[1]] == pytest.approx([epsilon_after(4), epsilon_after(8)])
+
+
+def test_a_second_training_in_the_same_folder_is_told(fresh, tmp_path, caplog):
+    (tmp_path / "events.out.tfevents.1.old").write_bytes(b"")
+    with caplog.at_level(python_logging.WARNING, logger="absl"):
+        fit(fresh, PrivacyTensorBoard(tmp_path))
+    assert "holds an earlier training" in caplog.text
 
 
 def test_every_custom_chart_has_something_to_show(full):
-    found = events(full["folder"] / "privacy")
+    found = events(full["folder"])
     value = next(value for _, _, value in found if plugin(value) == "custom_scalars")
     layout = layout_pb2.Layout.FromString(tf.make_ndarray(value.tensor).item())
     tags = {tag for tag, _, value in found if plugin(value) == "scalars"}
     charts = [chart for category in layout.category for chart in category.chart]
-    assert len(charts) == 7
+    assert len(charts) == 5
     for chart in charts:
         for expression in chart.multiline.tag:
             assert any(re.match(expression, tag) for tag in tags), expression
@@ -498,11 +578,11 @@ def neighbours(tmp_path_factory):
 
 
 def test_what_is_written_depends_on_noised_sums_only(neighbours):
-    one, other = (values_of(neighbours / name / "privacy") for name in ("one", "other"))
-    keras = {(tag, step) for tag, step in one if tag.startswith("train/") or "by_epsilon" in tag}
-    assert {tag for tag, _ in keras if tag.startswith("train/")} == {"train/loss"}
-    assert len(one.keys() - keras) > 20
-    for key in one.keys() - keras - {key for key in one if key[0].startswith("by_epsilon")}:
+    one, other = (values_of(neighbours / name) for name in ("one", "other"))
+    keras = {(tag, step) for tag, step in one if "/train_" in tag or "by_epsilon" in tag}
+    assert {tag for tag, _ in keras} == {"1_overview/train_loss", "1_overview/loss_by_epsilon"}
+    assert len(one.keys() - keras) > 15
+    for key in one.keys() - keras:
         if one[key].dtype.kind == "f":
             np.testing.assert_allclose(one[key], other[key], rtol=1e-5, err_msg=str(key))
         else:
@@ -510,7 +590,7 @@ def test_what_is_written_depends_on_noised_sums_only(neighbours):
 
 
 def test_the_neighbours_do_differ(neighbours):
-    one, other = (scalars(neighbours / name / "privacy")["train/loss"] for name in ("one", "other"))
+    one, other = (scalars(neighbours / name)["1_overview/train_loss"] for name in ("one", "other"))
     assert one[1] != other[1]
     one, other = (scalars(neighbours / name / "nonprivate") for name in ("one", "other"))
     assert one["nonprivate/transformed_norm_mean"] != other["nonprivate/transformed_norm_mean"]
@@ -519,31 +599,30 @@ def test_the_neighbours_do_differ(neighbours):
 def test_a_folder_to_publish(tmp_path):
     for name, target in (("one", 1.0), ("other", 256.0)):
         one_private_step(tmp_path / name, target, keras_metrics=False, image_freq=1)
-    for run in ("privacy", "hparams"):
-        one, other = (values_of(tmp_path / name / run) for name in ("one", "other"))
-        one, other = ({k: v for k, v in found.items() if "session" not in k[0]} for found in (one, other))
-        assert one.keys() == other.keys()
-        assert not any("loss" in tag for tag, _ in one)
-        for key, value in one.items():
-            if value.dtype.kind == "f":
-                np.testing.assert_allclose(value, other[key], rtol=1e-5, err_msg=str(key))
-            elif key[0].startswith("noise_image"):
-                pixels = [tf.io.decode_png(image[2]).numpy().astype(int) for image in (value, other[key])]
-                assert np.mean(pixels[0] != pixels[1]) < 0.01
+        assert not (tmp_path / name / "by_epsilon.json").exists()
+    one, other = (values_of(tmp_path / name) for name in ("one", "other"))
+    one, other = ({k: v for k, v in found.items() if "_hparams_" not in k[0]} for found in (one, other))
+    assert one.keys() == other.keys()
+    assert not any("loss" in tag for tag, _ in one)
+    for key, value in one.items():
+        if value.dtype.kind == "f":
+            np.testing.assert_allclose(value, other[key], rtol=1e-5, err_msg=str(key))
+        elif "image" in key[0]:
+            pixels = [tf.io.decode_png(image[2]).numpy().astype(int) for image in (value, other[key])]
+            assert np.mean(pixels[0] != pixels[1]) < 0.01
 
 
 def test_unnoised_quantities_are_opt_in(full):
     assert full["model"].optimizer.nonprivate_metrics_recorded
     assert not (full["folder"] / "nonprivate").exists()
-    for run in ("privacy", "hparams"):
-        assert not any("clip_fraction" in tag or "nonprivate" in tag for tag, _, _ in events(full["folder"] / run))
+    assert not any("clip_fraction" in tag or "nonprivate" in tag for tag, _, _ in events(full["folder"]))
 
 
 def test_unnoised_quantities_have_their_own_run_and_tags(neighbours):
     written = scalars(neighbours / "one" / "nonprivate")
     assert written["nonprivate/clip_fraction"] == {1: 1.0}
     assert all(tag.startswith("nonprivate/") for tag in written)
-    assert not any(tag.startswith("nonprivate") for tag, _, _ in events(neighbours / "one" / "privacy"))
+    assert not any(tag.startswith("nonprivate") for tag, _, _ in events(neighbours / "one"))
 
 
 def test_unnoised_quantities_come_with_a_warning(tmp_path, caplog):
@@ -570,7 +649,7 @@ def test_a_resumed_run_goes_on(tmp_path):
     second.optimizer.build(second.trainable_variables)
     tf.train.Checkpoint(model=second, optimizer=second.optimizer).restore(path)
     fit(second, PrivacyTensorBoard(tmp_path / "log", **WHERE, update_freq=2))
-    written = scalars(tmp_path / "log" / "privacy")["privacy/epsilon"]
+    written = scalars(tmp_path / "log")["1_overview/epsilon"]
     assert written == pytest.approx({step: epsilon_after(step) for step in (2, 4, 6, 8)}, rel=1e-6)
 
 
@@ -578,15 +657,15 @@ def test_one_callback_for_two_fits(fresh, tmp_path):
     board = PrivacyTensorBoard(tmp_path, update_freq=2)
     fit(fresh, board)
     fit(fresh, board)
-    assert sorted(scalars(tmp_path / "privacy")["privacy/noise_norm"]) == [2, 4, 6, 8]
+    assert sorted(scalars(tmp_path)["1_overview/noise_norm"]) == [2, 4, 6, 8]
 
 
 @pytest.mark.slow
 def test_under_a_strategy_there_is_one_writer(tmp_path):
     model = make_model(strategy=tf.distribute.MirroredStrategy(["CPU:0"]))
     fit(model, PrivacyTensorBoard(tmp_path, **WHERE, update_freq=2, image_freq=1))
-    assert sorted(scalars(tmp_path / "privacy")["privacy/epsilon"]) == [2, 4]
-    assert len(list((tmp_path / "privacy").glob("events.*"))) == 1
+    assert sorted(scalars(tmp_path)["1_overview/epsilon"]) == [2, 4]
+    assert len(list((tmp_path).glob("events.*"))) == 1
 
 
 def test_a_worker_that_is_not_the_chief_writes_nothing(fresh, tmp_path, monkeypatch):
@@ -611,8 +690,8 @@ def test_a_log_dir_below_a_file_is_refused_before_training(fresh, tmp_path):
 def test_a_read_only_log_dir_is_refused_before_training(fresh):
     root = tempfile.mkdtemp()
     log_dir = pathlib.Path(root) / "log"
-    (log_dir / "privacy").mkdir(parents=True)
-    (log_dir / "privacy").chmod(0o555)
+    (log_dir).mkdir(parents=True)
+    (log_dir).chmod(0o555)
     pathlib.Path(root).chmod(0o755)
     is_root = os.geteuid() == 0
     try:
@@ -672,13 +751,31 @@ except ImportError as error:
 """
 
 
-def test_without_the_package_the_fix_is_said_once_it_is_needed():
-    """In a process of its own, where nobody has imported TensorBoard before."""
+NEEDS_TENSORBOARD = re.compile(
+    r"PrivacyTensorBoard needs the package tensorboard \(.*\): pip install 'adaclip-tf\[tensorboard\]'\."
+)
+
+
+def test_without_the_package_the_fix_is_said_once_it_is_needed(tmp_path, monkeypatch):
+    """The modules are imported anew, as if nobody had imported TensorBoard before."""
+    monkeypatch.setattr(adaclip_tf, "tensorboard", adaclip_tf.tensorboard)  # which the import below replaces
+    for name in [*sys.modules]:
+        if name.split(".")[0] == "tensorboard" or name.startswith("adaclip_tf.tensorboard"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)  # what an import meets where the package is missing
+    board = importlib.import_module("adaclip_tf.tensorboard").PrivacyTensorBoard
+    with pytest.raises(ImportError) as caught:
+        board(tmp_path / "never_made")
+    assert NEEDS_TENSORBOARD.fullmatch(str(caught.value))
+    assert not (tmp_path / "never_made").exists()
+
+
+@pytest.mark.slow
+def test_without_the_package_all_else_is_there():
+    """In a process of its own."""
     command = [sys.executable, "-c", WITHOUT_TENSORBOARD]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    said = done.stdout.strip()
-    assert said.startswith("PrivacyTensorBoard needs the package tensorboard (") and "\n" not in said
-    assert said.endswith("): pip install 'adaclip-tf[tensorboard]'.")
+    assert NEEDS_TENSORBOARD.fullmatch(done.stdout.strip())
     assert not os.path.exists("never")
 
 

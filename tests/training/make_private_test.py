@@ -66,7 +66,7 @@ def test_the_rate_falls_to_zero_over_the_plan(trained):
     made, _ = trained
     schedule = made.optimizer.get_config()["learning_rate"]["config"]
     assert (schedule["initial_learning_rate"], schedule["decay_steps"]) == (made.plan.learning_rate, 30)
-    assert schedule["end_learning_rate"] == 0.0
+    assert (schedule["end_learning_rate"], schedule["power"]) == (0.0, 0.5)
 
 
 def test_statement_and_summary_say_what_was_done(trained):

@@ -33,6 +33,7 @@ then still the gradients that TensorFlow computes, but each depends on the whole
 | `convolutions` | rules for kernels                                                            |
 | `embeddings`   | the rule for gathered tables                                                 |
 | `terms`        | the arithmetic of norms and weighted sums                                    |
+| `single`       | norms of single outer products                                               |
 | `products`     | the same for sums of outer products                                          |
 | `several`      | variables that are used more than once                                       |
 | `slices`       | work in slices of examples, within a memory budget                           |

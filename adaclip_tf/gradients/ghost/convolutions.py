@@ -7,11 +7,12 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from adaclip_tf._internal import made
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.ghost import slices
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
 from adaclip_tf.gradients.ghost.products import SumOfOuterProducts
-from adaclip_tf.gradients.ghost.rules import Found, checked, lead, one_lead, rule
+from adaclip_tf.gradients.ghost.rules import Found, facts_about, lead, one_lead, rule
 from adaclip_tf.gradients.ghost.terms import Examples, Rows, SquaredNorms
 
 _MANY_CHANNELS = 16  # from here on a gather of single columns is faster than cutting
@@ -51,10 +52,10 @@ class Geometry:
         else:
             strips, place = tf.gather(image, columns.reshape(-1), axis=2), np.arange(self.out[1])
         windows = math.prod(strips.shape[2:]) // (self.kernel[1] * self.image[2])  # in a row
-        strips = tf.reshape(strips, [-1, image.shape[1] * windows, self.kernel[1] * self.image[2]])
+        strips = made.reshape(strips, [-1, image.shape[1] * windows, self.kernel[1] * self.image[2]])
         where = rows[:, np.newaxis, :] * windows + place[:, np.newaxis]
         patches = tf.gather(strips, where.reshape(-1), axis=1)
-        return tf.reshape(patches, [-1, self.positions, self.taps * self.image[2]])
+        return made.reshape(patches, [-1, self.positions, self.taps * self.image[2]])
 
     def _windows(self, axis: int) -> tuple[list[int], np.ndarray]:
         """Along rows (0) or columns (1): the padding, and [output, tap] as places in the padded image."""
@@ -97,7 +98,7 @@ class _Images:
         label = lead(ctx, op.inputs[index])
         self.rows = Rows(ctx, label)
         operands = {i: op.inputs[i] for i in (0, 2)}
-        operands[index], self.facts = checked(ctx, label, operands[index], self.rows)
+        self.facts = facts_about(ctx, label, operands[index], self.rows)
         self.image, self.out = (tf.cast(operands[i], tf.float32) for i in (0, 2))
         self.split = [self.rows.split(self.image), self.rows.split(self.out)]
 
@@ -107,7 +108,7 @@ class _Images:
 
 def _merge(array: tf.Tensor) -> tf.Tensor:
     """[s, rows, ...] as [s * rows, ...]."""
-    return tf.reshape(array, [tf.shape(array)[0] * tf.shape(array)[1], *array.shape[2:]])
+    return made.reshape(array, [-1, *array.shape[2:]])
 
 
 @rule("Conv2DBackpropFilter")
@@ -120,12 +121,12 @@ def _conv2d(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
     inner, outer = geometry.taps * geometry.image[2], geometry.out[2]
 
     def make(arrays: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        examples, each = tf.shape(arrays[0])[0], tf.shape(arrays[0])[1]
+        examples, each = made.extent(arrays[0], 0), made.extent(arrays[0], 1)
         patches = geometry.patches(_merge(arrays[0]))
         positions = each * geometry.positions
         return (
-            tf.reshape(patches, [examples, positions, inner]),
-            tf.reshape(arrays[1], [examples, positions, outer]),
+            made.reshape(patches, [examples, positions, inner]),
+            made.reshape(arrays[1], [examples, positions, outer]),
         )
 
     def total(weights: tf.Tensor) -> tf.Tensor:

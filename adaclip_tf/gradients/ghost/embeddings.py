@@ -18,7 +18,7 @@ from tensorflow.python.ops import control_flow_util
 
 from adaclip_tf.gradients.ghost import terms
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
-from adaclip_tf.gradients.ghost.rules import SPARSE, Found, checked, lead, rule
+from adaclip_tf.gradients.ghost.rules import SPARSE, Found, facts_about, lead, rule
 from adaclip_tf.gradients.ghost.terms import Examples, Rows, SquaredNorms
 
 
@@ -42,10 +42,17 @@ class Lookup:
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         scaled = self._values / self.look_up(scale)  # v / b, so that squares are of w's size
         quadratic = self._sum_of_squares(scaled)
+        if terms.is_zero(center):
+            return SquaredNorms(quadratic, quadratic)
         ratio = self.look_up(center / scale)
         linear = self._per_example(scaled) * ratio if terms.is_scalar(ratio) else self._per_example(scaled * ratio)
         constant = terms.constant_part(center, scale, self._vocabulary * self._width)
         return terms.expanded(quadratic, linear, constant)
+
+    def divided(self, rows: tf.Tensor) -> Lookup:
+        """The term of G_ij / rows_i."""
+        values = self._values / tf.gather(rows, self._indices)[:, tf.newaxis]
+        return Lookup(self._n, self.shape, self._indices, values, self._positions)
 
     def look_up(self, table: tf.Tensor) -> tf.Tensor:
         """The rows of an array like the table for all positions; scalars stay such."""
@@ -177,7 +184,7 @@ def _lookup(ctx: Context, gradient: tf.IndexedSlices, shape: tf.TensorShape) -> 
     if not shape.is_fully_defined() or shape.rank < 1:
         raise Unknown("has a shape that is only known in the run")
     rows = Rows(ctx, label)
-    values, facts = checked(ctx, label, gradient.values, rows)
+    values, facts = gradient.values, facts_about(ctx, label, gradient.values, rows)
     indices = tf.reshape(gradient.indices, [-1])
     width = shape[1:].num_elements()
     values = tf.reshape(tf.cast(values, tf.float32), [tf.shape(indices)[0], width])

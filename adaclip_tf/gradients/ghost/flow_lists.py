@@ -25,7 +25,7 @@ class _Inside(Context):
 
     def __init__(self, outer: Context):
         self.n, self.static_n, self.microbatch_size = outer.n, outer.static_n, outer.microbatch_size
-        self.labels, self.zeros, self.checks, self.checked = {}, set(), [], {}
+        self.labels, self.zeros, self.checks = {}, set(), []
 
     def check(self, tensor: tf.Tensor, axis: int, op: tf.Operation, equals: tf.Tensor | None = None) -> int:
         del tensor, axis, equals

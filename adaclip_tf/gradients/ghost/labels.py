@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any, NamedTuple, Union
 
 import tensorflow as tf
@@ -86,25 +85,6 @@ class Unknown(Exception):
         self.reason = reason
 
 
-class Fact(NamedTuple):
-    """Something that must hold in the run."""
-
-    holds: tf.Tensor
-    assertion: tf.Operation  # fails the step if it does not; XLA drops it
-
-
-def fact(holds: tf.Tensor, message: str) -> Fact:
-    return Fact(holds, tf.raw_ops.Assert(condition=holds, data=[tf.constant(message)]))
-
-
-def poison(facts: Sequence[Fact]) -> tf.Tensor | None:
-    """0 if all of them hold, else NaN: XLA, which drops assertions, must not go on with wrong norms."""
-    if not facts:
-        return None
-    holds = tf.reduce_all([fact.holds for fact in facts])
-    return tf.where(holds, 0.0, float("nan"))
-
-
 _ZERO_FROM_ZERO = graph.SAME_ORDER | {"Transpose", "Neg", "Sum", "ReverseV2"}
 
 
@@ -122,8 +102,6 @@ class Context:
         self.labels: dict[Any, Label] = {}
         self.zeros: set[Any] = set()  # arguments of a loop that are 0 in every round
         self.checks: list[Check] = []
-        self.checked: dict[Any, Any] = {}  # tensors behind assertions, shared by a layer's kernel and bias
-        self._facts: dict[int, Fact] = {}
         self._indices: dict[Any, int] = {}
 
     def label(self, tensor: tf.Tensor) -> Label | None:
@@ -145,6 +123,8 @@ class Context:
 
     def check(self, tensor: tf.Tensor, axis: int, op: tf.Operation, equals: tf.Tensor | None = None) -> int:
         """Registers a run-time check and returns its index."""
+        if any(part is not None and part.shape.rank is None for part in (tensor, equals)):
+            raise Unknown("has a rank that is only known in the run")
         key = (tensor.ref(), axis, None if equals is None else equals.ref())
         if key not in self._indices:
             self._indices[key] = len(self.checks)
@@ -157,26 +137,20 @@ class Context:
             return None
         return dimension % max(self.static_n, 1) == 0
 
-    def facts(self, label: Lead) -> list[Fact]:
+    def facts(self, label: Lead) -> list[graph.Fact]:
         """What must hold in the run for `label` to be right."""
         return [self._fact(index) for index in sorted(label.checks)]
 
-    def _fact(self, index: int) -> Fact:
-        if index not in self._facts:
-            check = self.checks[index]
-            extent = tf.shape(check.tensor)[check.axis]
-            if check.equals is None:
-                holds = tf.equal(extent % tf.maximum(self.n, 1), 0)
-                problem = "does not split evenly among the microbatches"
-            else:
-                holds = tf.equal(extent, tf.shape(check.equals)[check.axis])
-                problem = "changes along the axis that holds the examples"
-            message = (
-                f"The gradient at {graph.describe(check.op)} {problem}, so per-example gradients cannot be "
-                "read off the backward graph. Use gradient_path='jacobian'."
-            )
-            self._facts[index] = fact(holds, message)
-        return self._facts[index]
+    def _fact(self, index: int) -> graph.Fact:
+        check = self.checks[index]
+        problem = "does not split evenly among the microbatches"
+        if check.equals is not None:
+            problem = "changes along the axis that holds the examples"
+        message = (
+            f"The gradient at {graph.describe(check.op)} {problem}, so per-example gradients cannot be "
+            "read off the backward graph. Use gradient_path='jacobian'."
+        )
+        return graph.Fact(check.tensor, check.axis, message, check.equals)
 
 
 def _microbatch_size(n: tf.Tensor, static_n: int | None, seed: tf.Tensor) -> int | None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from adaclip_tf._internal import made
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.ghost import flow, rules, several, slices, terms
-from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Summed, Unknown, poison
+from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Summed, Unknown
 from adaclip_tf.gradients.ghost.rules import Found
 from adaclip_tf.gradients.ghost.terms import SquaredNorms, Term
 
@@ -42,14 +43,19 @@ class Handle:
           The squares and the sum of the absolute values of their terms, both float32 of shape [n]. NaN or
           infinite where the record's gradient is not finite.
         """
-        norms = self._term.squared_norms(self._full(center), self._full(scale))
+        center, scale = (tf.cast(value, tf.float32) for value in (center, scale))
+        term = self._divided_rows(scale) if terms.is_zero(center) else None
+        if term is not None:
+            norms = term.squared_norms(center, tf.constant(1.0))
+        else:
+            norms = self._term.squared_norms(self._full(center), self._full(scale))
         return norms if self._poison is None else SquaredNorms(norms.value + self._poison, norms.magnitude)
 
     @tf.autograph.experimental.do_not_convert
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         """sum_k weights_k g_k in the variable's shape, float32. Weight 0 leaves a record out, NaNs and all."""
-        weights = tf.reshape(tf.cast(weights, tf.float32), [-1])
-        return tf.reshape(self._term.weighted_sum(weights), self._shape)
+        weights = made.reshape(tf.cast(weights, tf.float32), [-1])
+        return made.reshape(self._term.weighted_sum(weights), self._shape.as_list())
 
     @tf.autograph.experimental.do_not_convert
     def row_norms(self, weights: tf.Tensor) -> tf.Tensor:
@@ -66,10 +72,24 @@ class Handle:
             sums = slices.sum_row_norms(self._term.examples(), weights, width, self._shape.num_elements())
         return tf.reshape(sums, [*self._shape[:-1], 1] if self._shape.rank else [])
 
-    def _full(self, value: Any) -> tf.Tensor:
-        value = tf.cast(value, tf.float32)
+    def _divided_rows(self, scale: tf.Tensor) -> Term | None:
+        """The gradient over a scale that all coordinates along the last axis share; None where it is not such.
+
+        It is a factor of what the gradient is made of, and norms need no more products than with one scale for all.
+        """
+        divided = getattr(self._term, "divided", None)
+        rows = self._shape[:-1]
+        if divided is None or self._shape.rank < 2 or scale.shape != [*rows, 1] or self._shape[-1] == 1:
+            return None
+        if self._term.shape != (rows.num_elements(), self._shape[-1]):  # type: ignore[attr-defined]
+            return None
+        return divided(tf.reshape(scale, [-1]))
+
+    def _full(self, value: tf.Tensor) -> tf.Tensor:
         if value.shape.rank == 0 or value.shape == self._shape:
             return value
+        if value.shape.num_elements() == 1:
+            return tf.reshape(value, [])
         return tf.broadcast_to(value, self._shape)
 
 
@@ -115,15 +135,18 @@ def analyse(
     """
     ctx = Context(seed, num_microbatches)
     flow.propagate(ctx, seed)
-    plan = Plan()
+    plan, found = Plan(), {}
     for index, (gradient, variable) in enumerate(zip(gradients, variables)):
         if gradient is None:
             continue
         try:
-            found, rule = _find(ctx, gradient, variable.shape)
-            plan.recognised[index] = Handle(found.term, variable.shape, rule, poison(found.facts))
+            found[index] = _find(ctx, gradient, variable.shape)
         except Unknown as unknown:
             plan.unrecognised[index] = f"{variable.name}: {unknown.reason}."
+    # One for all: where a single fact is false, nobody's norm is known.
+    poison = graph.poison([fact for one, _ in found.values() for fact in one.facts], ctx.n)
+    for index, (one, rule) in found.items():
+        plan.recognised[index] = Handle(one.term, variables[index].shape, rule, poison)
     return plan
 
 
@@ -139,7 +162,7 @@ def _find(ctx: Context, gradient: Any, shape: tf.TensorShape) -> tuple[Found, st
     if not parts:
         raise Unknown(f"{graph.describe(gradient.op)} does not come from the loss")
     found = [_find(ctx, part, shape) for part in parts]
-    facts = list({id(fact): fact for part, _ in found for fact in part.facts}.values())
+    facts = [fact for part, _ in found for fact in part.facts]
     term = several.join(ctx.n, [part.term for part, _ in found])
     return Found(term, facts), " + ".join(dict.fromkeys(rule for _, rule in found))
 

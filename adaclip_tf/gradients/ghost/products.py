@@ -7,7 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import slices, terms
+from adaclip_tf._internal import made
+from adaclip_tf.gradients.ghost import single, slices, terms
 from adaclip_tf.gradients.ghost.terms import Examples, Rows, SquaredNorms
 
 # Up to so many rows per microbatch, products of pairs of them are cheaper than g itself, which is written and read.
@@ -22,7 +23,7 @@ class OuterProduct:
         self._x, self._dy = tf.cast(x, tf.float32), tf.cast(dy, tf.float32)
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        return terms.outer_product_norms(self._x, self._dy, center, scale)
+        return single.squared_norms(self._x, self._dy, center, scale)
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         x, dy = self._x, self._dy
@@ -43,6 +44,14 @@ class OuterProduct:
         parts = tf.norm(tf.reshape(dy, [tf.shape(dy)[0], outer // width, width]), axis=2)
         return tf.matmul(tf.abs(x), parts, transpose_a=True)
 
+    def divided(self, rows: tf.Tensor) -> OuterProduct:
+        """The term of g_ij / rows_i."""
+        return OuterProduct(self._rows, self._x / rows, self._dy)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._x.shape[1], self._dy.shape[1]
+
     def examples(self) -> Examples:
         return self.as_sum().examples()
 
@@ -60,7 +69,7 @@ def of_arrays(n: tf.Tensor, x: tf.Tensor, dy: tf.Tensor, length: int | None) -> 
             terms.weigh(array, weights) if is_x == small_x else terms.keep(array, weights)
             for array, is_x in ((x, True), (dy, False))
         ]
-        flat = [tf.reshape(array, [tf.shape(array)[0] * tf.shape(array)[1], array.shape[2]]) for array in operands]
+        flat = [made.reshape(array, [-1, array.shape[2]]) for array in operands]
         return tf.matmul(*flat, transpose_a=True)
 
     return SumOfOuterProducts(
@@ -126,7 +135,7 @@ class SumOfOuterProducts:
         return SquaredNorms(value, value)
 
     def _transpose(self, value: tf.Tensor) -> tf.Tensor:
-        return value if terms.is_scalar(value) else tf.transpose(tf.reshape(value, self.shape))
+        return value if terms.is_scalar(value) else tf.transpose(made.reshape(value, self.shape))
 
     def _gram_is_cheaper(self) -> bool:
         if self._length is None:
@@ -175,7 +184,7 @@ class SumOfOuterProducts:
         p = tf.square(tf.math.reciprocal(scale))
         sums, entries = (
             tf.unstack(tf.reshape(value, [len(pairs), self._n]), num=len(pairs))
-            for value in terms.weighted_squares(products[0], p, products[1])
+            for value in single.weighted_squares(products[0], p, products[1])
         )
         total_p = tf.reduce_sum(p) * (float(size) if terms.is_scalar(p) else 1.0)
         short = terms.TINY * (total_p + float(sum(self.shape)))  # by underflow, at most, times the squares' sums
@@ -184,9 +193,24 @@ class SumOfOuterProducts:
         guard = short * float(length) * tf.add_n([entries[i] for i, (s, t) in enumerate(pairs) if s == t])
         quadratic = tf.add_n([*squares, *crossed]) + guard
         magnitude = tf.square(tf.add_n([tf.sqrt(square) for square in squares])) + guard
-        linear = tf.add_n([terms.bilinear(x_t, center * p, dy_t) for x_t, dy_t in zip(xs, dys)])
+        if terms.is_zero(center):
+            return SquaredNorms(quadratic, magnitude)
+        linear = tf.add_n([single.bilinear(x_t, center * p, dy_t) for x_t, dy_t in zip(xs, dys)])
         norms = terms.expanded(quadratic, linear, terms.constant_part(center, scale, size))
         return SquaredNorms(norms.value, norms.magnitude - quadratic + magnitude)
+
+    def divided(self, rows: tf.Tensor) -> SumOfOuterProducts:
+        """The term of g_ij / rows_i; for norms alone."""
+        if self._plain:
+            return of_arrays(self._n, self.arrays[0] / rows, self.arrays[1], self._length)
+
+        def make(arrays: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+            x, dy = self._make(arrays)
+            return x / rows, dy
+
+        return SumOfOuterProducts(
+            n=self._n, arrays=self.arrays, make=make, shape=self.shape, length=self._length, total=self._total
+        )
 
     def is_plain(self, shape: tuple[int, int]) -> bool:
         """Whether `arrays` are x and dy, with this many features."""

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from adaclip_tf._internal import made
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.ghost import products
 from adaclip_tf.gradients.ghost.flow_linear import parse_einsum, reduced_axes
-from adaclip_tf.gradients.ghost.labels import Context, Fact, Lead, Lost, Unknown, fact
+from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Unknown
 from adaclip_tf.gradients.ghost.products import OuterProduct
 from adaclip_tf.gradients.ghost.terms import Bias, PerExample, Rows, Term, Transposed
 
@@ -26,7 +27,7 @@ class Found(NamedTuple):
     """What a rule found, and what must hold in the run for it to be right."""
 
     term: Term
-    facts: list[Fact]
+    facts: list[graph.Fact]
 
 
 Rule = Callable[[Context, Any, tf.TensorShape], Found]
@@ -66,36 +67,24 @@ def one_lead(ctx: Context, op: tf.Operation, candidates: tuple[int, int]) -> int
     return dependent[0]
 
 
-def checked(ctx: Context, label: Lead, tensor: tf.Tensor, rows: Rows) -> tuple[tf.Tensor, list[Fact]]:
-    """`tensor`, once the run-time facts behind `label` are checked, and these facts."""
-    key = (tensor.ref(), label)
-    if key not in ctx.checked:
-        facts = [*ctx.facts(label), *_right_count(ctx, tensor, rows)]
-        with tf.control_dependencies([fact.assertion for fact in facts]):
-            ctx.checked[key] = tf.identity(tensor) if facts else tensor, facts
-    return ctx.checked[key]
-
-
-def _right_count(ctx: Context, tensor: tf.Tensor, rows: Rows) -> list[Fact]:
-    """That there are as many rows as there should be, where they were counted."""
+def facts_about(ctx: Context, label: Lead, tensor: tf.Tensor, rows: Rows) -> list[graph.Fact]:
+    """What must hold in the run for `label` to be right, and for `tensor` to have as many rows as were counted."""
+    facts = ctx.facts(label)
     if rows.per_microbatch is None:
-        return []
+        return facts
     static = tensor.shape[0]
     if static is None or ctx.static_n is None:
-        holds = tf.equal(tf.shape(tensor)[0], ctx.n * rows.per_microbatch)
-        return [fact(holds, f"{tensor.op.name!r} does not have {rows.per_microbatch} rows per microbatch.")]
+        message = f"{tensor.op.name!r} does not have {rows.per_microbatch} rows per microbatch."
+        return [*facts, graph.Fact(tensor, 0, message, rows=rows.per_microbatch)]
     if static != ctx.static_n * rows.per_microbatch:
         raise Unknown(f"has {static} rows for {ctx.static_n} microbatches")
-    return []
+    return facts
 
 
 def matrix_term(ctx: Context, label: Lead, x: tf.Tensor, dy: tf.Tensor, lead_first: bool) -> Found:
     """The term for x^T dy, both [rows, features], where one of them is the labelled tensor."""
     rows = Rows(ctx, label)
-    if lead_first:
-        x, facts = checked(ctx, label, x, rows)
-    else:
-        dy, facts = checked(ctx, label, dy, rows)
+    facts = facts_about(ctx, label, x if lead_first else dy, rows)
     if x.shape[1] is None or dy.shape[1] is None:
         raise Unknown("has a number of features that is only known in the run")
     if rows.per_microbatch == 1:
@@ -135,7 +124,8 @@ def _bias(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
     del shape
     label = lead(ctx, gradient.op.inputs[0])
     rows = Rows(ctx, label)
-    dy, facts = checked(ctx, label, gradient.op.inputs[0], rows)
+    dy = gradient.op.inputs[0]
+    facts = facts_about(ctx, label, dy, rows)
     if dy.shape.rank == 2 and rows.per_microbatch == 1:
         return Found(Bias(tf.cast(dy, tf.float32)), facts)  # the very tensor that the kernel's term works on
     examples = rows.split(dy)
@@ -156,7 +146,7 @@ def _sum(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
     if batched is not None:
         return batched
     rows = Rows(ctx, label)
-    tensor, facts = checked(ctx, label, tensor, rows)
+    facts = facts_about(ctx, label, tensor, rows)
     axes = [1, *(axis + 1 for axis in sorted(certain) if axis > 0)]
     return Found(PerExample(_reduce(rows.split(tensor), axes)), facts)
 
@@ -183,7 +173,7 @@ def _sum_of_batch_matmul(ctx: Context, op: tf.Operation, axes: set[int]) -> Foun
         return None  # broadcast against the examples
     length = x.shape[1]
     label = Lead(rows=label.rows * length, checks=label.checks)
-    x, dy = (tf.reshape(tensor, [tf.shape(tensor)[0] * length, tensor.shape[2]]) for tensor in (x, dy))
+    x, dy = (made.reshape(tensor, [-1, tensor.shape[2]]) for tensor in (x, dy))
     return matrix_term(ctx, label, x, dy, index == 0)
 
 
@@ -229,5 +219,6 @@ def _matricise(tensor: tf.Tensor, letters: str, rows: list[str], columns: list[s
         raise Unknown("has a number of features that is only known in the run")
     if order != list(range(len(order))):
         tensor = tf.transpose(tensor, order)
-    height = tf.reduce_prod(tf.shape(tensor)[: len(rows)])
-    return tf.reshape(tensor, [height, width])
+    if width:
+        return made.reshape(tensor, [-1, width])
+    return tf.reshape(tensor, [tf.reduce_prod(tf.shape(tensor)[: len(rows)]), width])

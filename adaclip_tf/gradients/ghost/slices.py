@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from adaclip_tf._internal import made
 from adaclip_tf.gradients.ghost import terms
 
 # Bytes that one layer's per-example gradients may take at a time.
@@ -89,6 +90,8 @@ def _floats(arrays: Sequence[tf.Tensor]) -> int:
 
 def _slice(array: tf.Tensor, start: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
     rest = array.shape.rank - 1
-    result = tf.slice(array, tf.stack([start] + [0] * rest), tf.stack([length] + [-1] * rest))
+    result = tf.raw_ops.Slice(
+        input=array, begin=made.vector([start] + [0] * rest), size=made.vector([length] + [-1] * rest)
+    )
     result.set_shape([None, *array.shape[1:]])
     return result

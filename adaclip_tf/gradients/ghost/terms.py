@@ -26,7 +26,7 @@ from typing import NamedTuple, Protocol
 
 import tensorflow as tf
 
-from adaclip_tf.gradients import graph
+from adaclip_tf._internal import made
 from adaclip_tf.gradients.ghost.labels import Context, Lead
 
 TINY = 1.1754944e-38  # the smallest normal float32: what a square that underflows is short of, at most
@@ -80,17 +80,17 @@ class Rows:
     def split(self, tensor: tf.Tensor) -> tf.Tensor:
         """[rows, ...] as [n, rows per microbatch, ...]."""
         axis, outer = self.label.axis, self.label.outer
-        inner = graph.partial_shape(tensor, axis + 1)
+        inner = made.extents(tensor, axis + 1)
         each: int | tf.Tensor
         if self.per_microbatch is not None:
             each = self.per_microbatch // outer
         else:
-            each = tf.shape(tensor)[axis] // (outer * tf.maximum(self.n, 1))
+            each = made.extent(tensor, axis) // (outer * tf.maximum(self.n, 1))
         if outer == 1:
-            return tf.reshape(tensor, [self.n, each, *inner])
-        blocks = tf.reshape(tensor, [outer, self.n, each, *inner])
+            return made.reshape(tensor, [self.n, each, *inner])
+        blocks = made.reshape(tensor, [outer, self.n, each, *inner])
         blocks = tf.transpose(blocks, [1, 0, 2, *range(3, 3 + len(inner))])
-        return tf.reshape(blocks, [self.n, outer * each, *inner])
+        return made.reshape(blocks, [self.n, outer * each, *inner])
 
     def weigh(self, tensor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Every row times its microbatch's weight, and 0 where the weight is 0."""
@@ -112,10 +112,12 @@ class Rows:
 def weigh(tensor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """[n, ...] times the microbatches' weights, and 0 where a weight is 0."""
     if tensor.shape.rank == 2:
-        return tf.math.multiply_no_nan(tensor, weights[:, tf.newaxis])
-    count = tf.shape(tensor)[0]
-    runs = tf.reshape(tensor, [count, tf.size(tensor) // tf.maximum(count, 1)])
-    return tf.reshape(tf.math.multiply_no_nan(runs, weights[:, tf.newaxis]), graph.partial_shape(tensor, 0))
+        return tf.math.multiply_no_nan(tensor, made.reshape(weights, [-1, 1]))
+    count, width = made.extent(tensor, 0), tensor.shape[1:].num_elements()
+    if width is None:
+        width = tf.size(tensor) // tf.maximum(count, 1)
+    weighed = tf.math.multiply_no_nan(made.reshape(tensor, [count, width]), made.reshape(weights, [-1, 1]))
+    return made.reshape(weighed, made.extents(tensor))
 
 
 def keep(tensor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
@@ -125,16 +127,18 @@ def keep(tensor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 
 def _column(weights: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
     """[n] in a shape that broadcasts along the rows of `tensor`."""
-    return tf.reshape(weights, [-1] + [1] * (tensor.shape.rank - 1))
+    return made.reshape(weights, [-1] + [1] * (tensor.shape.rank - 1))
 
 
 def _unless_all_used(tensor: tf.Tensor, weights: tf.Tensor, clean: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
     """`clean` of a mask of the weights that are not 0. Large tensors are left alone where no weight is 0."""
-    used = tf.not_equal(weights, 0.0)
+    used = made.once(("used", weights.ref()), lambda: tf.not_equal(weights, 0.0))
+    mask = made.once(("mask", weights.ref()), lambda: tf.cast(used, tf.float32))
     width = tensor.shape[1:].num_elements()
     if width is not None and width < _WIDE:
-        return clean(tf.cast(used, tf.float32))
-    return tf.cond(tf.reduce_all(used), lambda: tensor, lambda: clean(tf.cast(used, tf.float32)))
+        return clean(mask)
+    all_used = made.once(("all used", weights.ref()), lambda: tf.reduce_all(used))
+    return tf.cond(all_used, lambda: tensor, lambda: clean(mask))
 
 
 class PerExample:
@@ -143,7 +147,7 @@ class PerExample:
     def __init__(self, gradients: tf.Tensor):
         self._size = gradients.shape[1:].num_elements()
         if gradients.shape.rank != 2:
-            gradients = tf.reshape(gradients, [tf.shape(gradients)[0], self._size])
+            gradients = made.reshape(gradients, [made.extent(gradients, 0), self._size])
         self.gradients = gradients
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
@@ -172,11 +176,13 @@ class Bias(PerExample):
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         if is_scalar(scale):
             return super().squared_norms(center, scale)
-        scale = tf.reshape(scale, [self._size])
-        center = tf.broadcast_to(center, [self._size]) if is_scalar(center) else tf.reshape(center, [self._size])
+        centered, scale = is_zero(center), made.reshape(scale, [self._size])
+        center = tf.broadcast_to(center, [self._size]) if is_scalar(center) else made.reshape(center, [self._size])
         p = tf.square(tf.math.reciprocal(scale))
-        quadratic = tf.linalg.matvec(tf.square(self._dy), p) + TINY * tf.reduce_sum(p)
-        return expanded(quadratic, tf.linalg.matvec(self._dy, center * p), constant_part(center, scale, self._size))
+        quadratic = _times(squares_of(self._dy), p) + TINY * tf.reduce_sum(p)
+        if centered:
+            return SquaredNorms(quadratic, quadratic)
+        return expanded(quadratic, _times(self._dy, center * p), constant_part(center, scale, self._size))
 
 
 class Transposed:
@@ -188,14 +194,14 @@ class Transposed:
     def _back(self, tensor: tf.Tensor) -> tf.Tensor:
         if is_scalar(tensor):
             return tensor
-        tensor = tf.reshape(tensor, [self.sizes[axis] for axis in self.permutation])
-        return tf.transpose(tensor, [self.permutation.index(axis) for axis in range(len(self.sizes))])
+        tensor = made.reshape(tensor, [self.sizes[axis] for axis in self.permutation])
+        return _transpose(tensor, [self.permutation.index(axis) for axis in range(len(self.sizes))])
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         return self.term.squared_norms(self._back(center), self._back(scale))
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
-        return tf.transpose(tf.reshape(self.term.weighted_sum(weights), self.sizes), self.permutation)
+        return _transpose(made.reshape(self.term.weighted_sum(weights), self.sizes), self.permutation)
 
     def examples(self) -> Examples:
         inner = self.term.examples()
@@ -227,8 +233,20 @@ class Negated:
         return inner._replace(make=lambda arrays: -inner.make(arrays))
 
 
+def _transpose(tensor: tf.Tensor, permutation: list[int]) -> tf.Tensor:
+    """`tf.transpose`; nothing where no axis moves."""
+    if permutation == sorted(permutation):
+        return tensor
+    return tf.raw_ops.Transpose(x=tensor, perm=made.constant(permutation))
+
+
 def is_scalar(tensor: tf.Tensor) -> bool:
     return tensor.shape.rank == 0
+
+
+def is_zero(tensor: tf.Tensor) -> bool:
+    """Whether it is 0 for all coordinates, as the graph tells: then nothing need be computed of it."""
+    return is_scalar(tensor) and tf.get_static_value(tensor) == 0.0
 
 
 def constant_part(center: tf.Tensor, scale: tf.Tensor, size: int) -> tf.Tensor:
@@ -239,60 +257,33 @@ def constant_part(center: tf.Tensor, scale: tf.Tensor, size: int) -> tf.Tensor:
 
 def expanded(quadratic: tf.Tensor, linear: tf.Tensor, constant: tf.Tensor) -> SquaredNorms:
     """The expanded square from sum g^2 p, sum g a p and sum a^2 p."""
-    return SquaredNorms(quadratic - 2.0 * linear + constant, quadratic + 2.0 * tf.abs(linear) + constant)
+    squares, twice = quadratic + constant, made.constant(2.0, tf.float32) * linear
+    return SquaredNorms(squares - twice, squares + tf.abs(twice))
 
 
 def direct_norms(gradients: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
     """sum_i (g_ki - a_i)^2 p_i from the per-example gradients themselves, [s, ...] to [s]."""
     size = gradients.shape[1:].num_elements()
-    flat = gradients if gradients.shape.rank == 2 else tf.reshape(gradients, [tf.shape(gradients)[0], size])
+    flat = gradients if gradients.shape.rank == 2 else made.reshape(gradients, [made.extent(gradients, 0), size])
     if not is_scalar(center):
-        center = tf.reshape(center, [1, size])
+        center = made.reshape(center, [1, size])
     squares = tf.math.squared_difference(flat, center)
     if is_scalar(scale):
-        return tf.reduce_sum(squares, axis=1) / tf.square(scale)
-    inverse = tf.math.reciprocal(tf.reshape(scale, [size, 1]))
-    return tf.reshape(tf.matmul(squares, tf.square(inverse)), [-1])
+        return row_sums(squares) / tf.square(scale)
+    return _times(squares, tf.square(tf.math.reciprocal(scale)))
 
 
-def outer_product_norms(x: tf.Tensor, dy: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-    """For g_k = x_k dy_k^T, one row of x [n, I] and of dy [n, J] per example: no g is formed.
-
-        sum g^2 p = ((x*x) @ p) . (dy*dy)        sum g a p = (x @ (a*p)) . dy
-
-    contracted first over the longer of I and J. Squares may underflow where the other factor is large, so the
-    most they can be short of is added.
-    """
-    xx, yy = tf.square(x), tf.square(dy)
-    shape = [x.shape[1], dy.shape[1]]
-    size = shape[0] * shape[1]
-    center, scale = (value if is_scalar(value) else tf.reshape(value, shape) for value in (center, scale))
-    p = tf.square(tf.math.reciprocal(scale))
-    quadratic, sum_of_squares = weighted_squares(xx, p, yy)
-    total_p = tf.reduce_sum(p) * (float(size) if is_scalar(p) else 1.0)
-    quadratic += TINY * (total_p + float(sum(shape))) * sum_of_squares
-    linear = bilinear(x, center * p, dy)
-    return expanded(quadratic, linear, constant_part(center, scale, size))
+def _times(matrix: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
+    """A matrix times a vector, which may be in any shape."""
+    return made.reshape(tf.matmul(matrix, made.reshape(vector, [matrix.shape[1], 1])), [-1])
 
 
-def weighted_squares(xx: tf.Tensor, p: tf.Tensor, yy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """xx_k^T p yy_k, and the sum of all entries of xx_k and yy_k, for every row k."""
-    if is_scalar(p):
-        sums = tf.reduce_sum(xx, axis=1), tf.reduce_sum(yy, axis=1)
-        return sums[0] * sums[1] * p, sums[0] + sums[1]
-    # A column of ones in the product adds up the longer rows: one pass over them less.
-    inner, outer = xx.shape[1], yy.shape[1]
-    if inner <= outer:
-        xx, yy, inner, outer = yy, xx, outer, inner
-        p = tf.transpose(p)
-    product = tf.matmul(xx, tf.concat([p, tf.ones([inner, 1])], axis=1))
-    return tf.reduce_sum(product[:, :outer] * yy, axis=1), product[:, outer] + tf.reduce_sum(yy, axis=1)
+def row_sums(matrix: tf.Tensor) -> tf.Tensor:
+    """Over the last of two axes; once for the same matrix."""
+    key = ("row sums", matrix.ref())
+    return made.once(key, lambda: tf.raw_ops.Sum(input=matrix, axis=made.constant([1])))
 
 
-def bilinear(x: tf.Tensor, matrix: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """x_k^T M y_k for every row k. A scalar stands for a matrix full of it."""
-    if is_scalar(matrix):
-        return tf.reduce_sum(x, axis=1) * tf.reduce_sum(y, axis=1) * matrix
-    if x.shape[1] <= y.shape[1]:
-        return tf.reduce_sum(tf.matmul(y, matrix, transpose_b=True) * x, axis=1)
-    return tf.reduce_sum(tf.matmul(x, matrix) * y, axis=1)
+def squares_of(tensor: tf.Tensor) -> tf.Tensor:
+    """Once for the same tensor: a kernel's term and its bias's square the same dy."""
+    return made.once(("squares", tensor.ref()), lambda: tf.square(tensor))

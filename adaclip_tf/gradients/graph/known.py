@@ -189,18 +189,6 @@ def einsum_letters(op: tf.Operation) -> tuple[list[str], str]:
     return inputs, output
 
 
-def partial_shape(tensor: tf.Tensor, start: int) -> list[int | tf.Tensor]:
-    """The shape from axis `start` on: ints where static, scalar tensors elsewhere."""
-    dynamic = None
-    result: list[int | tf.Tensor] = []
-    for axis, dimension in list(enumerate(tensor.shape.as_list()))[start:]:
-        if dimension is None:
-            dynamic = tf.shape(tensor) if dynamic is None else dynamic
-            dimension = dynamic[axis]
-        result.append(dimension)
-    return result
-
-
 def describe(op: tf.Operation) -> str:
     """How messages name an op."""
     return f"{op.type} op {op.name!r}"

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple, Union
 
 import tensorflow as tf
 
+from adaclip_tf.gradients import graph
+
 
 @dataclasses.dataclass(frozen=True)
 class Public:
@@ -129,19 +131,19 @@ class Checks:
 
     def add(self, tensor: tf.Tensor, axis: int, what: str, equals: tf.Tensor | None = None) -> int:
         """Registers a check and returns its number."""
+        for part in (tensor, equals):
+            if part is not None:
+                rank(part)
         key = (tensor.ref(), axis, None if equals is None else equals.ref())
         if key not in self._indices:
             self._indices[key] = len(self.all)
             self.all.append(Check(tensor, axis, equals, what))
         return self._indices[key]
 
-    def holds(self, index: int, count: tf.Tensor) -> tf.Tensor:
-        """Whether the fact holds in this run, with `count` examples."""
+    def fact(self, index: int) -> graph.Fact:
+        """What must hold in a run, with as many examples as `graph.poison` is told."""
         check = self.all[index]
-        extent = tf.shape(check.tensor)[check.axis]
-        if check.equals is None:
-            return tf.equal(extent % tf.maximum(count, 1), 0)
-        return tf.equal(extent, tf.shape(check.equals)[check.axis])
+        return graph.Fact(check.tensor, check.axis, f"{check.what[:1].upper()}{check.what[1:]}.", check.equals)
 
 
 class NoChecks(Checks):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from adaclip_tf.gradients.proof.walk import Walk
 
 _exempt: weakref.WeakSet = weakref.WeakSet()
-_privatised: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+_NONE: dict[Any, Public] = {}
 
 
 def exempt(variable: tf.Variable) -> tf.Variable:
@@ -54,11 +54,14 @@ def privatised(tensors: Any) -> None:
     """Notes that these graph tensors were computed from noised sums alone."""
     for tensor in tf.nest.flatten(tensors):
         if hasattr(tensor, "graph"):
-            _privatised.setdefault(tensor.graph, {})[tensor.ref()] = EVERYWHERE if tensor.shape.rank == 0 else Public()
+            # With the graph itself, and not in a table of graphs: tensors hold on to their graph, so none would go.
+            if not hasattr(tensor.graph, "_adaclip_private"):
+                tensor.graph._adaclip_private = {}
+            tensor.graph._adaclip_private[tensor.ref()] = EVERYWHERE if tensor.shape.rank == 0 else Public()
 
 
 def known_private(walked: tf.Graph) -> dict[Any, Public]:
-    return _privatised.get(walked, {})
+    return getattr(walked, "_adaclip_private", _NONE)
 
 
 class Write(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from adaclip_tf._internal import made
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import callers, memory, seeds, sources
 from adaclip_tf.gradients.proof.labels import Lost, Public, Rows, Sizes, Summed
@@ -134,22 +135,19 @@ class Proof:
         XLA drops assertions. NaN in every example's norm leaves all of them out, and the optimizer makes the weights
         NaN: training is over there, too.
         """
-        count = tf.shape(self._loss)[0]
-        facts = [
-            (
-                tf.equal(piece.count(), count),
-                _mismatch(piece.tensors[0], "another number of rows than the loss has entries"),
-            )
-            for piece in self.pieces
-            if piece.static_count() is None or self._loss.shape[0] is None
-        ]
-        for index in sorted(self._checks):
-            facts.append((self.walk.checks.holds(index, count), f"{_sentence(self.walk.checks.all[index].what)}."))
-        if not facts:
-            return tf.constant(0.0)
-        assertions = [tf.raw_ops.Assert(condition=holds, data=[tf.constant(message)]) for holds, message in facts]
-        with tf.control_dependencies(assertions):
-            return tf.where(tf.reduce_all([holds for holds, _ in facts]), 0.0, float("nan"))
+        count = tf.convert_to_tensor(made.extent(self._loss, 0))
+        facts: list[graph.Fact] = []
+        others: list[tuple[tf.Tensor, str]] = []
+        for piece in self.pieces:
+            if piece.static_count() is None or self._loss.shape[0] is None:
+                message = _mismatch(piece.tensors[0], "another number of rows than the loss has entries")
+                if piece.kind == "dense" and piece.tensors[0].shape.rank is not None:
+                    facts.append(graph.Fact(piece.tensors[0], 0, message, rows=1))
+                else:
+                    others.append((tf.equal(piece.count(), count), message))
+        facts += [self.walk.checks.fact(index) for index in sorted(self._checks)]
+        poison = graph.poison(facts, count, others)
+        return tf.constant(0.0) if poison is None else poison
 
 
 def prove(loss: tf.Tensor) -> Proof:

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from adaclip_tf.gradients import ghost
-from adaclip_tf.gradients.ghost import convolutions, slices, terms
+from adaclip_tf.gradients.ghost import convolutions, single, slices
 from tests.gradients.ghost.reference import Case, check_norms, squared_error
 
 layers = tf.keras.layers
@@ -209,7 +209,7 @@ def test_underflow_never_makes_a_norm_too_small(x_size, dy_size, scalar, rng):
     scale = np.float32(1e-3) if scalar else np.full([3, 5], 1e-3, np.float32)
     zero = tf.constant(0.0)
     expected = np.square(np.einsum("ni,nj->nij", x.astype(np.float64), dy.astype(np.float64)) / 1e-3).sum(axis=(1, 2))
-    value = terms.outer_product_norms(tf.constant(x), tf.constant(dy), zero, tf.constant(scale)).value.numpy()
+    value = single.squared_norms(tf.constant(x), tf.constant(dy), zero, tf.constant(scale)).value.numpy()
     assert np.all(~np.isfinite(value) | (value >= expected * (1 - 1e-5)))
 
 
@@ -239,7 +239,7 @@ def test_cancellation_is_covered_by_the_magnitude(rng):
     scale = rng.uniform(0.5, 2.0, size=[30, 20]).astype(np.float32)
     for k in range(50):
         center = (g[k] * (1 + 1e-6 * rng.normal(size=g[k].shape))).astype(np.float32)
-        norms = terms.outer_product_norms(*map(tf.constant, (x[k : k + 1], dy[k : k + 1], center, scale)))
+        norms = single.squared_norms(*map(tf.constant, (x[k : k + 1], dy[k : k + 1], center, scale)))
         expected = np.square((g[k] - center) / scale).sum()
         assert norms.value[0] + 2e-6 * norms.magnitude[0] >= expected
         assert norms.magnitude[0] >= np.square(g[k] / scale).sum()

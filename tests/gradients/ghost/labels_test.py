@@ -3,6 +3,7 @@
 import pytest
 import tensorflow as tf
 
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.ghost import labels
 
 N = 4
@@ -92,7 +93,7 @@ def told(check, *sizes):
     def poison(*tensors):
         ctx = labels.Context(tf.zeros([2]), None)  # two microbatches
         label = labels.Lead(checks=frozenset({check(ctx, *tensors)}))
-        return labels.poison(ctx.facts(label))
+        return graph.poison(ctx.facts(label), ctx.n)
 
     signature, tensors = [tf.TensorSpec([None])] * len(sizes), [tf.zeros([size]) for size in sizes]
     compiled = tf.function(poison, signature, autograph=False, jit_compile=True)
@@ -119,4 +120,4 @@ def test_rows_must_be_a_multiple_of_the_microbatches(rows, holds):
 
 def test_no_check_is_no_poison():
     with tf.Graph().as_default():
-        assert labels.poison(labels.Context(tf.zeros([2]), None).facts(labels.Lead())) is None
+        assert graph.poison(labels.Context(tf.zeros([2]), None).facts(labels.Lead()), tf.constant(2)) is None

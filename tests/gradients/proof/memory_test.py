@@ -1,7 +1,9 @@
 """What else may tell of a batch besides the values that are written: how many examples there are, whether and how often
 something is written at all, Python, other replicas."""
 
+import gc
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ def _loss(x):
 
 
 def _proven(function, size=None):
-    tf.function(function, input_signature=[tf.TensorSpec([size, 3])]).get_concrete_function()
+    tf.function(function, input_signature=[tf.TensorSpec([size, 3])], autograph=False).get_concrete_function()
 
 
 def _python(x):
@@ -199,3 +201,12 @@ def test_among_zeros_a_sparse_example_has_fewer_entries_around_it():
     assert indices == [[0, 0], [0, 1], [2, 0], [2, 1]]
     assert values == [4.0, 5.0, 0.0, 0.0]
     assert shape == [4, 3]
+
+
+def test_what_was_noised_does_not_keep_its_graph():
+    with tf.Graph().as_default() as traced:
+        proof.privatised([tf.constant(1.0)])
+    still = weakref.ref(traced)
+    del traced
+    gc.collect()
+    assert still() is None

@@ -223,7 +223,7 @@ def test_a_custom_gradient_that_looks_at_the_batch_is_not_a_sum_over_examples():
 
     found = []
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    @tf.function(input_signature=[tf.TensorSpec([None, 3])], autograph=False)
     def step(x):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(scaled(x @ W), axis=1)
@@ -244,7 +244,7 @@ def test_a_custom_gradient_that_looks_at_the_batch_is_not_a_sum_over_examples():
 def test_data_of_another_length_poisons_the_run(jit_compile):
     """XLA drops assertions: there the poison is all that is left."""
 
-    @tf.function(jit_compile=jit_compile)
+    @tf.function(jit_compile=jit_compile, autograph=False)
     def poison(x, y):
         return proof.prove(_rows(x) * y).poison()
 
@@ -263,15 +263,16 @@ def test_a_scalar_of_the_dataset_is_refused_and_a_scalar_argument_is_public():
     def step(x, scalar):
         proof.prove(_rows(x) * scalar)
 
-    tf.function(step, input_signature=[tf.TensorSpec([None, 3]), tf.TensorSpec([])]).get_concrete_function()
+    options = {"autograph": False}
+    tf.function(step, [tf.TensorSpec([None, 3]), tf.TensorSpec([])], **options).get_concrete_function()
     rates = [{"a": tf.TensorSpec([]), "b": tf.TensorSpec([])}, tf.TensorSpec([None, 3])]
-    tf.function(lambda rate, x: step(x, rate["b"]), input_signature=rates).get_concrete_function()
+    tf.function(lambda rate, x: step(x, rate["b"]), rates, **options).get_concrete_function()
     batch = [tf.TensorSpec([]), (tf.TensorSpec([None, 3]), tf.TensorSpec([]))]
     with pytest.raises(ValueError, match="belongs to no example"):
-        tf.function(lambda rate, data: step(*data), input_signature=batch).get_concrete_function()
+        tf.function(lambda rate, data: step(*data), batch, **options).get_concrete_function()
     data = iter(tf.data.Dataset.from_tensors((tf.ones([4, 3]), 2.0)))
     with pytest.raises(ValueError, match="belongs to no example"):
-        tf.function(lambda: step(*next(data)))()
+        tf.function(lambda: step(*next(data)), **options)()
 
 
 WRITES = {
@@ -379,7 +380,7 @@ def test_what_was_broadcast_against_a_kernel_is_traced_back(static):
     """Keras 3's EinsumDense: the gradient by x of matmul(x [batch, time, features], kernel [features, units])."""
     kernel, found = tf.Variable(np.ones([4, 2], np.float32)), []
 
-    @tf.function(input_signature=[tf.TensorSpec([8 if static else None, 5, 3])])
+    @tf.function(input_signature=[tf.TensorSpec([8 if static else None, 5, 3])], autograph=False)
     def step(x):
         hidden = tf.linalg.matmul(tf.linalg.matmul(x, W), kernel)
         loss = tf.reduce_sum(hidden, axis=[1, 2])

@@ -1,0 +1,80 @@
+"""Ops that a graph needs often, made once, and others made with as few ops as can be.
+
+To trace a step costs about 0.1 ms for every op, and as much again before it first runs. `tf.reshape(x, [2, 3])` is two
+ops, `tf.shape(x)[0]` five: here a graph has one constant of a kind, and asks for an extent once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+
+def once(key: Hashable, make: Callable[[], Any]) -> Any:
+    """What `make()` made in the current graph when it was first asked for by this key. Eagerly it is made anew.
+
+    For what only depends on the tensors in the key: not for draws, nor for what is read from variables.
+    """
+    if tf.executing_eagerly():
+        return make()
+    current = tf.compat.v1.get_default_graph()
+    known = getattr(current, "_adaclip_made", None)  # lives as long as the graph does
+    if known is None:
+        known = current._adaclip_made = {}
+    if key not in known:
+        known[key] = make()
+    return known[key]
+
+
+def constant(value: Any, dtype: tf.DType = tf.int32) -> tf.Tensor:
+    """`tf.constant`, one for each value."""
+    array = np.asarray(value, dtype.as_numpy_dtype)
+    return once(("constant", dtype, array.shape, array.tobytes()), lambda: tf.constant(array, dtype))
+
+
+def reshape(tensor: tf.Tensor, shape: Sequence[int | tf.Tensor]) -> tf.Tensor:
+    """`tf.reshape`, once for each tensor and shape; nothing where it has that shape already."""
+    plain = list(shape) if all(isinstance(entry, int) for entry in shape) else None
+    known = tensor.shape.as_list() if tensor.shape.rank is not None else None
+    if plain is not None and known is not None and (plain == known or (plain == [-1] and len(known) == 1)):
+        return tensor
+    key = ("reshape", tensor.ref(), _key(shape))
+    return once(key, lambda: tf.raw_ops.Reshape(tensor=tensor, shape=vector(shape)))
+
+
+def vector(entries: Sequence[int | tf.Tensor]) -> tf.Tensor:
+    """A vector of numbers and scalars of int32, once for the same ones."""
+    if all(isinstance(entry, int) for entry in entries):
+        return constant(entries)
+    parts = [constant(entry) if isinstance(entry, int) else entry for entry in entries]
+    return once(("vector", _key(entries)), lambda: tf.raw_ops.Pack(values=parts))
+
+
+def _key(entries: Sequence[int | tf.Tensor]) -> Hashable:
+    return tuple(entry if isinstance(entry, int) else entry.ref() for entry in entries)
+
+
+def extent(tensor: tf.Tensor, axis: int) -> int | tf.Tensor:
+    """How long an axis is: a number if that is known before the run, else a scalar."""
+    if tensor.shape.rank is not None and tensor.shape[axis] is not None:
+        return tensor.shape[axis]
+    return once(("extent", tensor.ref(), axis), lambda: _entry(_shape(tensor), axis))
+
+
+def extents(tensor: tf.Tensor, start: int = 0) -> list[int | tf.Tensor]:
+    """Those of all axes from `start` on."""
+    return [extent(tensor, axis) for axis in range(start, tensor.shape.rank)]
+
+
+def _shape(tensor: tf.Tensor) -> tf.Tensor:
+    return once(("shape", tensor.ref()), lambda: tf.shape(tensor))
+
+
+def _entry(vector: tf.Tensor, place: int) -> tf.Tensor:
+    """vector[place]."""
+    return tf.raw_ops.StridedSlice(
+        input=vector, begin=constant([place]), end=constant([place + 1]), strides=constant([1]), shrink_axis_mask=1
+    )

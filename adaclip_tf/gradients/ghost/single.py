@@ -1,0 +1,61 @@
+"""Norms of g_k = x_k dy_k^T, one row of x and of dy per example: no g is formed."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from adaclip_tf._internal import made
+from adaclip_tf.gradients.ghost import terms
+from adaclip_tf.gradients.ghost.terms import SquaredNorms
+
+_MANY = 2**20  # parameters: so many are not copied to spare a pass over activations
+
+
+def squared_norms(x: tf.Tensor, dy: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+    """For g_k = x_k dy_k^T, one row of x [n, I] and of dy [n, J] per example: no g is formed.
+
+        sum g^2 p = ((x*x) @ p) . (dy*dy)        sum g a p = (x @ (a*p)) . dy
+
+    contracted first over the longer of I and J. Squares may underflow where the other factor is large, so the
+    most they can be short of is added.
+    """
+    xx, yy = terms.squares_of(x), terms.squares_of(dy)
+    shape = [x.shape[1], dy.shape[1]]
+    size = shape[0] * shape[1]
+    center, scale = (value if terms.is_scalar(value) else made.reshape(value, shape) for value in (center, scale))
+    p = tf.square(tf.math.reciprocal(scale))
+    quadratic, sum_of_squares = weighted_squares(xx, p, yy)
+    total_p = tf.reduce_sum(p) * (float(size) if terms.is_scalar(p) else 1.0)
+    quadratic += terms.TINY * (total_p + float(sum(shape))) * sum_of_squares
+    if terms.is_zero(center):
+        return SquaredNorms(quadratic, quadratic)
+    linear = bilinear(x, center * p, dy)
+    return terms.expanded(quadratic, linear, terms.constant_part(center, scale, size))
+
+
+def weighted_squares(xx: tf.Tensor, p: tf.Tensor, yy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """xx_k^T p yy_k, and the sum of all entries of xx_k and yy_k, for every row k."""
+    if terms.is_scalar(p):
+        sums = terms.row_sums(xx), terms.row_sums(yy)
+        return sums[0] * sums[1] * p, sums[0] + sums[1]
+    if p.shape.num_elements() > _MANY:  # as many as the entries of the rows, or more
+        return bilinear(xx, p, yy), terms.row_sums(xx) + terms.row_sums(yy)
+    # Ones in the product add up the longer rows: one pass over them less.
+    flip = xx.shape[1] <= yy.shape[1]
+    if flip:
+        xx, yy = yy, xx
+    inner, outer = xx.shape[1], yy.shape[1]
+    ones_shape = [1, inner] if flip else [inner, 1]
+    ones = made.once(("ones", *ones_shape), lambda: tf.ones(ones_shape))
+    longer = tf.concat([p, ones], made.constant(0 if flip else 1))
+    product, sums = tf.split(tf.matmul(xx, longer, transpose_b=flip), made.constant([outer, 1]), 1)
+    return terms.row_sums(product * yy), made.reshape(sums, [-1]) + terms.row_sums(yy)
+
+
+def bilinear(x: tf.Tensor, matrix: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """x_k^T M y_k for every row k. A scalar stands for a matrix full of it."""
+    if terms.is_scalar(matrix):
+        return terms.row_sums(x) * terms.row_sums(y) * matrix
+    if x.shape[1] <= y.shape[1]:
+        return terms.row_sums(tf.matmul(y, matrix, transpose_b=True) * x)
+    return terms.row_sums(tf.matmul(x, matrix) * y)
