@@ -55,10 +55,17 @@ MISTAKES = (
     ),
     Mutation(
         "whatever is in an optional is an element of a dataset",
-        "gradients/proof/sources.py",
-        "        return _is_element(operation.inputs[0])\n",
+        "gradients/proof/elements.py",
+        "        return is_element(operation.inputs[0])\n",
         "        return True\n",
         (f"{_MEETING}[an optional of the step's own]",),
+    ),
+    Mutation(
+        "a branch may change what a dataset hands out",
+        "gradients/proof/elements.py",
+        "all(map(is_element, optionals)) and _only_unpacks(operation)",
+        "all(map(is_element, optionals))",
+        (f"{_ATTRIBUTES}::test_a_branch_hands_out_elements_as_they_are",),
     ),
     Mutation(
         "windows may go over examples",

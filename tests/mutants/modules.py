@@ -73,6 +73,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/proof/contractions.py": _PROOF,
     "gradients/proof/counted.py": ("tests/gradients/proof/counted_test.py",),
     "gradients/proof/callers.py": ("tests/gradients/proof/callers_test.py",),
+    "gradients/proof/elements.py": ("tests/gradients/proof/attributes_test.py", *_PROOF),
     "gradients/proof/elementwise.py": _PROOF,
     "gradients/proof/labels.py": _PROOF,
     "gradients/proof/lists.py": (*_PROOF, "tests/gradients/spelled_out_test.py"),

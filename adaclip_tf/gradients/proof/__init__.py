@@ -20,6 +20,7 @@ are known to keep examples apart, and when. What is not in the table is not prov
 | `symbols`      | integers, as multiples of the number of examples                      |
 | `sizes`        | integers that a graph computes from shapes                            |
 | `sources`      | where data enters, how one example is cut out of it                   |
+| `elements`     | what hands out elements of a dataset                                  |
 | `walk`         | the walk over the graph                                               |
 | `table`        | what is known of each type of op: filled by the next ones              |
 | `elementwise`, `shapes`, `parts`, `contractions`, `calls`, `lists` | the table         |

@@ -166,3 +166,27 @@ def test_a_dataset_in_the_step_writes_nothing(how):
 
 
 _BANK = _Bank()
+
+
+@pytest.mark.parametrize("change", [None, "in the branch", "beside it"])
+def test_a_branch_hands_out_elements_as_they_are(change):
+    """As distributed datasets do it, which may be at their end on some replicas."""
+    iterator = iter(tf.data.Dataset.from_tensor_slices(np.ones([8, 4], np.float32)).batch(4))
+
+    def step():
+        element = iterator.get_next_as_optional()
+
+        def taken():
+            rows = element.get_value()
+            return rows - tf.reduce_mean(rows, axis=0) if change == "in the branch" else rows
+
+        x = tf.cond(element.has_value(), taken, lambda: tf.zeros([0, 4]))
+        factor = tf.reduce_max(element.get_value()) if change == "beside it" else 1.0
+        return proof.prove(tf.reduce_sum(tf.ensure_shape(x, [None, 4]) * W * factor, axis=1)).unproven
+
+    traced = tf.function(lambda: step() and None, autograph=False)
+    if change is None:
+        traced.get_concrete_function()
+    else:
+        with pytest.raises(ValueError, match="one example"):
+            traced.get_concrete_function()
