@@ -267,7 +267,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
 
     @property
     def _optimizer(self) -> private_optimizer.PrivateOptimizer:
-        return private_optimizer.require(self.model.optimizer, "PrivacyBudget")
+        return private_optimizer.require(getattr(self.model, "optimizer", None), "PrivacyBudget")
 
     def _start(self) -> None:
         """What depends on the optimizer's state, once everybody has restored what there is to restore."""

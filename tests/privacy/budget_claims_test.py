@@ -448,3 +448,8 @@ def test_parts_of_a_run_that_was_broken_off_are_not_completed_by_another_draw():
     fit(model, batches, budget)
     assert int(model.optimizer.noised_steps) == 4
     assert [int(sums._batches.numpy()) for sums in model.optimizer.private_step._accumulators.all()] == [0]
+
+
+def test_before_the_first_fit_there_is_nobody_to_ask():
+    with pytest.raises(ValueError, match="no optimizer to ask yet"):
+        _ = PrivacyBudget.of(poisson(), delta=DELTA).epsilon
