@@ -233,9 +233,9 @@ class _Copy:
             return  # something public, which is written once, whatever the number of examples
         if any(map(graph.has_effects, graph.inside(operation))):
             raise ValueError(
-                f"The op {operation.name!r} ({operation.type}) calls a function that writes to a variable, on the way to "
-                "a loss of which it is not known that examples stay apart: run for each example alone, it would write as "
-                "often as there are examples. Write outside of the function, or leave it out."
+                f"The op {operation.name!r} ({operation.type}) calls a function that writes to a variable, on the way "
+                "to a loss of which it is not known that examples stay apart. Run for each example alone, it would "
+                "write as often as there are examples. Write outside of the function, or leave it out."
             )
         waits = [self._copies[op] for op in operation.control_inputs if op in self._copies]
         with tf.control_dependencies(waits), tf.device(operation.device):

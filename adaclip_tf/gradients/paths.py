@@ -35,6 +35,7 @@ class ClippedSum(NamedTuple):
     squared_norms: tf.Tensor  # |w_k|^2, shape [num_records]
     raw_squared_norms: tf.Tensor | None = None  # |g_k|^2, if it was asked for
     data: tuple[tf.Tensor, ...] = ()  # the batch, as the graph gets it
+    poison: tf.Tensor | float = 0.0  # NaN where the run shows that the batch must be refused, see `proof.Proof.poison`
 
 
 @tf.autograph.experimental.do_not_convert
@@ -80,15 +81,15 @@ def clipped_sum(
             report(others, path, variables)
 
     groups = clip.groups_of(len(variables))
-    poison = tf.fill([num_records], proven.poison())
-    known = []
+    poison = proven.poison()
+    start, known = tf.fill([num_records], poison), []
     for group in groups:
         norms = [
             handles[index].squared_norms(transform.center[index], transform.scale[index])
             for index in group
             if index in handles
         ]
-        known.append(tf.add_n([poison, upper_end(norms)]) if norms else poison)
+        known.append(tf.add_n([start, upper_end(norms)]) if norms else start)
     raw = tf.zeros([num_records])
     if raw_norms:
         for handle in handles.values():
@@ -110,7 +111,8 @@ def clipped_sum(
                 totals[index] = transform.apply_to_sum(total, weight, index)
     ordered = [totals[i] for i in range(len(variables))]
     least = functools.reduce(tf.minimum, weights)
-    return ClippedSum(ordered, num_records, least, tf.add_n(squared_norms), raw if raw_norms else None, proven.data)
+    norms = tf.add_n(squared_norms)
+    return ClippedSum(ordered, num_records, least, norms, raw if raw_norms else None, proven.data, poison)
 
 
 def upper_end(norms: Sequence[ghost.SquaredNorms]) -> tf.Tensor:
@@ -216,7 +218,8 @@ def _by_example(passed, proven, transform, clip, num_records, raw_norms, counts)
     poison = proven.poison()
     totals, norms, raw = _each(passed, proven, range(len(passed.variables)), num_records, 1, consume)
     norms = norms[:, 0]
-    return ClippedSum(totals, num_records, core.clip_weights(norms), norms, raw if raw_norms else None, proven.data)
+    weights = core.clip_weights(norms)
+    return ClippedSum(totals, num_records, weights, norms, raw if raw_norms else None, proven.data, poison)
 
 
 def _each(passed, proven, indices, num_records, num_groups, consume):

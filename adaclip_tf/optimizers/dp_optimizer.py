@@ -126,6 +126,13 @@ class DPOptimizer(Shell):
         """Makes what follows a phase of its own in a ledger; for `PrivacyBudget(..., new_phase=True)`."""
         self.private_step.start_phase(phase)
 
+    def drop_unfinished(self) -> None:
+        """Forgets the parts of a logical batch that was not completed. `PrivacyBudget` does so when a `fit` begins.
+
+        Parts of another draw must not complete it: an example that is in both would be in one sum twice.
+        """
+        self.private_step.drop_unfinished()
+
     @property
     def noised_steps(self) -> tf.Variable:
         """How many noised sums the weights have seen, an int64 variable saved with them."""

@@ -77,3 +77,9 @@ def _in_lists(change: Any, structure: Any) -> Any:
     if isinstance(structure, tuple):
         return tuple(_in_lists(change, part) for part in structure)
     return structure
+
+
+def unique_name(index: int, names: Sequence[str]) -> str:
+    """The name, numbered where an earlier one is the same."""
+    earlier = list(names[:index]).count(names[index])
+    return f"{names[index]}_{earlier}" if earlier else names[index]

@@ -115,3 +115,7 @@ class PerReplica(Generic[T]):
         if number not in self._made:
             self._made[number] = self._make(number)
         return self._made[number]
+
+    def all(self) -> list[T]:
+        """Those that were needed so far."""
+        return list(self._made.values())

@@ -28,14 +28,11 @@ import tensorflow as tf
 from adaclip_tf import core, gradients
 from adaclip_tf.core import noise
 from adaclip_tf.gradients import proof
-from adaclip_tf.optimizers import centers, past, replicas, shared_batches, unnoised
-from adaclip_tf.optimizers.joined import Joined
+from adaclip_tf.optimizers import centers, fused, past, replicas, shared_batches, unnoised
+from adaclip_tf.optimizers.joined import Joined, unique_name
 from adaclip_tf.optimizers.rule_state import RuleState
 from adaclip_tf.optimizers.settings import Settings
 from adaclip_tf.privacy import past_steps
-
-# Coordinates: up to so many, a step is as fast without XLA, which takes half a second to compile for the first one.
-FUSED_FROM = 2**18
 
 
 class PrivateStep:
@@ -48,25 +45,23 @@ class PrivateStep:
         self.noise_sources = replicas.PerReplica(
             functools.partial(noise.NoiseSource, settings.seed, terms=settings.noise_terms)
         )
-        # A dozen passes over all parameters become one: a quarter of the time on a large model (`_fused_if_large`).
-        fuse = tf.test.is_built_with_xla()
-        self._fused_transform = tf.function(self._transform, jit_compile=fuse, autograph=False)
-        self._fused_learn = tf.function(self._published_step, jit_compile=fuse, autograph=False)
-        self._fused_private_step = tf.function(self._private_step, jit_compile=fuse, autograph=False)
+        self._fused_transform = fused.if_large(self._transform, lambda: self.specs, centers.transform)
+        self._fused_learn = fused.if_large(self._published_step, lambda: self.specs)
+        self._fused_private_step = fused.if_large(self._private_step, lambda: self.specs)
 
     # ------------------------------------------------------------------------------------------------------------
     # State.
 
     def build(self, variables: Sequence[Any], names: Sequence[str], add: Callable[..., tf.Variable]) -> None:
         """Makes the state by `add(initial value, name, variable to be like or None)`, which has it saved."""
-        self._all_specs = [tf.TensorSpec(v.shape, tf.float32, _unique(i, names)) for i, v in enumerate(variables)]
+        self._all_specs = [tf.TensorSpec(v.shape, tf.float32, unique_name(i, names)) for i, v in enumerate(variables)]
         self._trained = tuple(range(len(variables)))
         self._rule_state = RuleState(self.rule, self._all_specs, variables, add)
         self.noised_steps = add(np.int64(0), "noised_steps")
         self.divisor = add(np.float32(0.0), "divisor")  # B of the last step, for `metrics`
         self.past = past.Past(add, self.noised_steps, self._first_phase)
         # Not private, so in neither the saved state nor checkpoints.
-        self._accumulators: dict[tuple[int, ...], replicas.PerReplica] = {}
+        self._accumulators = unnoised.Accumulators(self.settings.accumulation_steps)
         if self.settings.nonprivate_metrics:
             self.nonprivate = unnoised.NonprivateMetrics()
         self.built = True
@@ -113,12 +108,12 @@ class PrivateStep:
     @property
     def accumulator(self) -> unnoised.Accumulator:
         """This replica's un-noised sum."""
-        if self._trained not in self._accumulators:
-            shapes = [spec.shape for spec in self._sum_specs()]
-            self._accumulators[self._trained] = replicas.PerReplica(
-                lambda _: unnoised.Accumulator(shapes, self.settings.accumulation_steps)
-            )
-        return self._accumulators[self._trained].here()
+        return self._accumulators.here(self._trained, [spec.shape for spec in self._sum_specs()])
+
+    def drop_unfinished(self) -> None:
+        """Forgets the parts of a logical batch that was not completed: what follows is of another draw."""
+        for accumulator in self._accumulators.all() if self.built else ():
+            accumulator.reset()
 
     def _sum_specs(self) -> list[tf.TensorSpec]:
         """What a batch is summed into: gradients, then the rule's statistics."""
@@ -137,8 +132,7 @@ class PrivateStep:
         self._see_microbatches(loss)
         joined = Joined(self.rule, self.specs)
         state = joined.join(self.state())
-        fused = functools.partial(centers.transform, self._fused_transform)
-        transform = self._fused_if_large(fused, self._transform)(state, self._trained)
+        transform = self._fused_transform(state, self._trained)
         total, records, complete = self.clip_and_accumulate(loss, variables, tape, joined.part(transform))
         if replicas.count() == 1:  # nobody to add up with: noise and what follows in one pass over the parameters
             learn = functools.partial(self._noise_and_learn, joined, state, transform, total, records)
@@ -169,6 +163,11 @@ class PrivateStep:
         if self.settings.nonprivate_metrics:
             self.nonprivate.record(batch)
         total = [*batch.total, *core.statistics_sum(self.rule, clip, batch.squared_norms)]
+        # Where no error stops a batch that must be refused, as in XLA, weights become NaN: noise alone would tell it
+        # from the same batch without an example, which may be a right one.
+        self._poison = batch.poison if self.settings.accumulation_steps == replicas.count() == 1 else 0.0
+        if self._poison is not batch.poison:
+            total = [part + batch.poison for part in total]
         if self.settings.accumulation_steps == 1:
             return total, batch.num_records, True
         return self.accumulator.add(total, batch.num_records)
@@ -208,23 +207,17 @@ class PrivateStep:
 
     def learn(self, joined, state, transform, noised_sum, records):
         """Updates the state from W, counts the step, and returns g~."""
-        release = self._fused_if_large(self._fused_learn, self._published_step)
-        return self._keep(joined, records, release, state, transform, joined.join(noised_sum))
+        return self._keep(joined, records, self._fused_learn, state, transform, joined.join(noised_sum))
 
     def _noise_and_learn(self, joined, state, transform, total, records):
         """`learn` from W = `add_noise(total)`, compiled together."""
         sums = joined.join(total), joined.join(self._normals())
-        release = self._fused_if_large(self._fused_private_step, self._private_step)
-        return self._keep(joined, records, release, state, transform, *sums)
-
-    def _fused_if_large(self, fused, plain):
-        """The one of two like functions, the first compiled by XLA, that is worth it for so many coordinates."""
-        return fused if sum(spec.shape.num_elements() for spec in self.specs) > FUSED_FROM else plain
+        return self._keep(joined, records, self._fused_private_step, state, transform, *sums)
 
     def _keep(self, joined, records, release, *arguments):
         """Keeps what `release(*arguments, divisor)` makes known, g~ and the next state; counts the step."""
         # An empty batch of unknown expected size has nothing to be divided by.
-        divisor = tf.maximum(tf.cast(self.settings.expected_records or records, tf.float32), 1.0)
+        divisor = tf.maximum(tf.cast(self.settings.expected_records or records, tf.float32), 1.0) + self._poison
         proof.privatised([divisor, records])  # the size of a batch is public where no other is given
         mean, next_state = joined.part(release(*arguments, divisor))
         proof.privatised([mean, next_state])
@@ -302,9 +295,3 @@ def _when(complete: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) 
 
 def _zeros(specs: Sequence[tf.TensorSpec]) -> list[tf.Tensor]:
     return [tf.zeros(spec.shape) for spec in specs]
-
-
-def _unique(index: int, names: Sequence[str]) -> str:
-    """The name, numbered where an earlier one is the same."""
-    earlier = list(names[:index]).count(names[index])
-    return f"{names[index]}_{earlier}" if earlier else names[index]

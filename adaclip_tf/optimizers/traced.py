@@ -10,6 +10,7 @@ import collections
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 _REMEMBERED = 16  # loss functions; a loop that makes a new one for every batch must not fill the memory
@@ -40,10 +41,32 @@ class Steps:
                 input_signature=specs,
                 autograph=False,
             )
+            _check_closure(step.get_concrete_function(), data)
             self._steps[key] = step
             while len(self._steps) > _REMEMBERED:
                 self._steps.popitem(last=False)
         self._steps[key](*data)
+
+
+def _check_closure(step: Any, data: Any) -> None:
+    """Refuses arrays that the loss closes over and that look like the batch: they are not cut into examples."""
+    alike = {(leaf.dtype, tuple(leaf.shape)) for leaf in tf.nest.flatten(data) if isinstance(leaf, tf.Tensor)}
+    alike = {(dtype, shape) for dtype, shape in alike if shape and shape[0] > 1}
+    closed_over = [tensor for tensor in step.captured_inputs if tensor.dtype not in (tf.resource, tf.variant)]
+    closed_over += [op.outputs[0] for op in step.graph.get_operations() if op.type == "Const"]
+    for tensor in closed_over:
+        if tensor.shape.is_fully_defined() and (tensor.dtype, tuple(tensor.shape)) in alike and _differs(tensor):
+            raise ValueError(
+                f"The loss function uses an array of shape {tensor.shape} that it does not get as an argument, and "
+                "`data` has one of the same shape and type. If it is a batch, it would not be cut into examples: add "
+                "it to `data`, and to the arguments of the function."
+            )
+
+
+def _differs(tensor: Any) -> bool:
+    """Whether its entries are not all the same, as those of zeros are."""
+    value = tf.get_static_value(tensor)
+    return value is None or bool(np.any(value != np.ravel(value)[0]))
 
 
 def _tensor(value: Any) -> Any:

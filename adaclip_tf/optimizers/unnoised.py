@@ -45,6 +45,24 @@ class Accumulator:
             variable.assign(tf.zeros_like(variable))
 
 
+class Accumulators:
+    """An `Accumulator` for each replica, and for each set of variables that is trained."""
+
+    def __init__(self, accumulation_steps: int):
+        self._accumulation_steps = accumulation_steps
+        self._made: dict[tuple[int, ...], replicas.PerReplica[Accumulator]] = {}
+
+    def here(self, trained: tuple[int, ...], shapes: list[tf.TensorShape]) -> Accumulator:
+        """The calling replica's, for the variables of these numbers, whose sums have these shapes."""
+        if trained not in self._made:
+            self._made[trained] = replicas.PerReplica(lambda _: Accumulator(shapes, self._accumulation_steps))
+        return self._made[trained].here()
+
+    def all(self) -> list[Accumulator]:
+        """All that this process has."""
+        return [accumulator for made in self._made.values() for accumulator in made.all()]
+
+
 class NonprivateMetrics:
     """How the last batch was clipped, on all replicas together, for debugging on data that needs no protection.
 

@@ -112,8 +112,9 @@ class Account:
         if self._session is not None:
             self._session.close(steps)
 
-    def broken_off(self, steps_per_call: int) -> None:
-        """Ends the session of a run that was broken off, if there is one."""
+    def broken_off(self, optimizer: PrivateOptimizer, steps_per_call: int) -> None:
+        """Ends the session of a run that was broken off, if there is one, and what it had begun."""
+        optimizer.drop_unfinished()
         if self._session is not None:
             self._session.broken_off(steps_per_call)
             self._session = None

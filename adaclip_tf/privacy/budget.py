@@ -69,11 +69,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
       new_phase: with a ledger that knows more steps of this optimizer than it has itself, goes on as a new phase.
     """
 
-    @signatures.other_names(
-        epsilon="use `target_epsilon`",
-        expected_batch_size="use `batch_size`",
-        noise_multiplier="the optimizer says it",
-    )
+    @signatures.other_names(epsilon="use `target_epsilon`", expected_batch_size="use `batch_size`")
     def __init__(
         self,
         *,
@@ -197,9 +193,8 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         optimizer = self._optimizer
-        self._account.broken_off(self._horizon.steps_per_call)
-        self._started = self._checked = False
-        self._why_stopped = None
+        self._account.broken_off(optimizer, self._horizon.steps_per_call)
+        self._started, self._checked, self._why_stopped = False, False, None
         given = fit_data.given_to_fit(self.model)
         self.meter.check(optimizer, given, self._drawn)
         run_checks.check_files(self.model, self.statement_path, self._account.ledger)
@@ -214,9 +209,8 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
             self._plan()
         if not self._told:
             self._told = True
-            run_checks.warn_of_releases(self.model)
-            if self._drawn is None:
-                run_checks.say(self.params, claims.assumption(given, self.meter.claimed))
+            assumed = claims.assumption(given, self.meter.claimed) if self._drawn is None else None
+            run_checks.tell(self.model, self.params, assumed)
 
     def on_epoch_begin(self, epoch, logs=None):
         if not self._started:
@@ -273,7 +267,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
 
     @property
     def _optimizer(self) -> private_optimizer.PrivateOptimizer:
-        return private_optimizer.require(self.model.optimizer, "PrivacyBudget")
+        return private_optimizer.require(getattr(self.model, "optimizer", None), "PrivacyBudget")
 
     def _start(self) -> None:
         """What depends on the optimizer's state, once everybody has restored what there is to restore."""

@@ -37,6 +37,8 @@ def drawn_of(batches: Any) -> Drawn | None:
 
 # What leaves draws as they are, of all that can be made of batches. `repeat` draws anew.
 _KEEPS_DRAWS = ("Map", "ParallelMap", "Prefetch", "Options", "Take", "Skip", "Repeat", "Zip", "Enumerate", "Shuffle")
+# Of those, what leaves the parts of a logical batch together and in order.
+_KEEPS_PARTS = ("Map", "Prefetch", "Options", "Repeat", "Enumerate")
 _HOLDS_NO_DATA = ("Range", "Random", "Counter")  # what drawn batches may be zipped with
 
 
@@ -50,24 +52,40 @@ def check_kept(batches: Any, made_of: Callable[[Any], list[Any]]) -> None:
       batches: what `fit` was given.
       made_of: from a dataset to those that it was made of.
     """
-    draws, made, beside = 0, [], []
+    draws: list[Drawn] = []
+    made: list[str] = []
+    beside: list[str] = []
+    named: list[str] = []
     pending = [batches]
     while pending:
         dataset = pending.pop()
-        if drawn_of(dataset) is not None:
-            draws += 1
+        drawn = drawn_of(dataset)
+        if drawn is not None:
+            draws.append(drawn)
             continue
         name = type(dataset).__name__.strip("_").replace("Dataset", "")
         inputs = made_of(dataset)
         if name not in _KEEPS_DRAWS and name not in _HOLDS_NO_DATA:
             (made if inputs else beside).append(name)
+        named.append(name)
         pending.extend(inputs)
-    if draws and (made or beside or draws > 1):
+    _check_parts(draws, [name for name in named if name not in _KEEPS_PARTS])
+    if draws and (made or beside or len(draws) > 1):
         what = ", ".join(made) or "a zip with " + (", ".join(beside) or "other draws")
         raise ValueError(
             f"The batches were drawn by Poisson sampling, and `fit` is given what {what} makes of them: no draws of "
             "their own any more (the same ones again, or others than were drawn), so epsilon would be too small. "
             "Change the examples before `poisson_batches`, or batch by batch with `map`."
+        )
+
+
+def _check_parts(draws: list[Drawn], made: list[str]) -> None:
+    parts = max([drawn.accumulation_steps for drawn in draws], default=1)
+    if made and parts > 1:
+        raise ValueError(
+            f"The batches come in {parts} parts each (`accumulation_steps`), and {', '.join(made)} may put "
+            "parts of two draws together, which an example can both be in. Give `fit` what `poisson_batches(...)` "
+            "returns, or what `map` (without `num_parallel_calls`), `prefetch` or `repeat` make of it."
         )
 
 

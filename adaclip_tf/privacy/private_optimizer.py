@@ -37,6 +37,9 @@ class PrivateOptimizer(Protocol):
     def start_phase(self, phase: Any) -> None:
         """Makes what follows a phase of its own."""
 
+    def drop_unfinished(self) -> None:
+        """Forgets the parts of a logical batch that was not completed."""
+
     def build(self, var_list: Any) -> None:
         """Makes the state, if it is not there yet."""
 
@@ -48,6 +51,8 @@ def is_private(optimizer: Any) -> bool:
 
 def require(optimizer: Any, who: str) -> PrivateOptimizer:
     """`optimizer` itself, or a ValueError that says what `who` needs."""
+    if optimizer is None:
+        raise ValueError(f"{who} has no optimizer to ask yet: it gets it from the `fit` that it is a callback of.")
     if not is_private(optimizer):
         raise ValueError(
             f"{who} needs an `optimizer` that counts its noised steps, such as DPAdaClipSGD; got "

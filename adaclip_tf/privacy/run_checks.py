@@ -74,6 +74,13 @@ def warn_of_releases(model: Any) -> None:
             )
 
 
+def tell(model: Any, params: dict[str, Any], assumed: str | None) -> None:
+    """What is to be said once, when training begins: of callbacks, and what is assumed of the batches."""
+    warn_of_releases(model)
+    if assumed is not None:
+        say(params, assumed)
+
+
 def say(params: dict[str, Any], text: str) -> None:
     """A line beside the progress bar; a line in the log for those who want none (`verbose=0` in `params`)."""
     if params.get("verbose", 1) and tf.keras.utils.is_interactive_logging_enabled():

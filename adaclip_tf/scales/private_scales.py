@@ -80,12 +80,12 @@ class PrivateScales:
         settings: method.Method = method.DEFAULT,
         seed: int | None = None,
     ):
-        self.noise_multiplier = validate.noise_multiplier("noise_multiplier", noise_multiplier)
-        self.count_noise = validate.noise_multiplier("count_noise", count_noise)
+        self._noise_multiplier = validate.noise_multiplier("noise_multiplier", noise_multiplier)
+        self._count_noise = validate.noise_multiplier("count_noise", count_noise)
         self.classes = validate.positive_integer("classes", classes)
         if not isinstance(settings, method.Method):
             raise ValueError(f"`settings` must be a `Method`; got {settings!r}.")
-        self.settings = settings
+        self._settings = settings
         self._noise = noise.NoiseSource(validate.seed("seed", seed))
         if seed is not None:
             logging.warning("seed=%d makes the noise of PrivateScales predictable: for tests only, NOT private.", seed)
@@ -120,6 +120,21 @@ class PrivateScales:
         run = Mechanism(validate.positive("noise_multiplier", noise_multiplier), num_examples, batch_size)
         asked = settings.noise(run.noise_multiplier, batch_size / num_examples, run.count(epochs=epochs, steps=steps))
         return cls(noise_multiplier=asked.rows, count_noise=asked.counts, classes=classes, settings=settings, seed=seed)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """z_w. It can't be changed: what was asked had it."""
+        return self._noise_multiplier
+
+    @property
+    def settings(self) -> method.Method:
+        """The method's constants, likewise."""
+        return self._settings
+
+    @property
+    def count_noise(self) -> float:
+        """sigma_c, likewise."""
+        return self._count_noise
 
     @property
     def event(self) -> dp_accounting.DpEvent:

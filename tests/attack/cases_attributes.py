@@ -71,7 +71,6 @@ _COUNTS = {
     "largest_of_minus_n": lambda x: _times(x, -tf.maximum(_n(x) * -1, -7)),
     "state_of_a_loop_that_never_runs": _never_run,
     "list_with_ones_as_wide_as_the_batch": _ones_in_a_list,
-    "list_with_a_hole_as_wide_as_the_batch": _hole_in_a_list,
 }
 
 
@@ -87,18 +86,9 @@ def _through_an_iterator(x):
     return x + tf.ensure_shape(next(iter(tf.data.Dataset.from_tensors(centered))), [None, 4])
 
 
-def _pooled(kind):
-    """Windows over examples, which XLA has no qualms about."""
-    return lambda x: kind(x[:, None, :, None], [2, 1, 1, 1], [1, 1, 1, 1], "SAME")[:, 0, :, 0]
-
-
 _MEETING = {
     "optional_of_the_mean": _through_an_optional,
     "iterator_of_the_batch": _through_an_iterator,
-    "pooled_over_batch": _pooled(tf.nn.max_pool2d),
-    "averaged_over_windows_of_batch": _pooled(tf.nn.avg_pool2d),
-    # The rows of a batch as the diagonals of a matrix, each of whose rows then has entries of several.
-    "diagonals_of_a_matrix": lambda x: tf.linalg.diag(x, k=(-7, 0), num_rows=8, num_cols=4),
 }
 
 
@@ -113,8 +103,9 @@ def _register(cases, **options):
 
 
 _register(_COUNTS, size_only=True)
-_register({name: function for name, function in _MEETING.items() if name != "diagonals_of_a_matrix"})
-_register({"diagonals_of_a_matrix": _MEETING["diagonals_of_a_matrix"]}, fixed=8)
+# XLA makes such zeros in the shape of the other elements, so that there is nothing to compare with: moves alone count.
+_register({"list_with_a_hole_as_wide_as_the_batch": _hole_in_a_list}, size_only=True, tolerance=1.0)
+_register(_MEETING)
 
 
 class _Counts(tf.keras.layers.Layer):
@@ -166,7 +157,7 @@ class _Writes(tf.keras.layers.Layer):
         kept = keras.native(self.kept)
         rows = tf.data.Dataset.from_tensor_slices(x)
         if self._how == "map":
-            total = rows.map(lambda row: kept.assign_add(row)).reduce(tf.zeros([4]), lambda a, b: a + b)
+            total = rows.map(kept.assign_add).reduce(tf.zeros([4]), lambda a, b: a + b)
             with tf.control_dependencies([total]):
                 return tf.identity(x)
         if self._how == "reduce":

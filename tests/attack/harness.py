@@ -94,6 +94,8 @@ def attack(
             with _scope(mode):
                 stepper = Stepper(problem, case, mode, optimizer, clips)
             return _measure(case, stepper, reference, clips, batches, removals, infinite)
+        except Poisoned as poisoned:
+            return Outcome("refused", str(poisoned))
         except Exception as error:
             if mode.jit and xla_cannot(error):
                 return Outcome("n/a", summary(error))
@@ -140,8 +142,7 @@ def _prepare(case, sizes):
 def _measure(case, stepper, reference, clips, batches, removals, infinite) -> Outcome:
     outcome = Outcome("accepted")
     if stepper.mode.jit and not any(np.any(total) for total in _run(stepper, batches[0])[0]):
-        # How a check speaks where XLA drops assertions: all examples are left out, and noise alone is published.
-        return Outcome("refused", "the result is poisoned: no example counts")
+        return Outcome("refused", "the result is poisoned: no example counts")  # those that were run alone
     for data in batches:
         _remove_in_turn(case, stepper, reference, clips, data, removals, outcome)
     if case.hostile and not case.random:
@@ -186,9 +187,15 @@ def _remove_in_turn(case, stepper, reference, clips, data, removals, outcome, le
         outcome.residue = max([outcome.residue, *changed])
 
 
+class Poisoned(Exception):
+    """How a check speaks where XLA drops assertions: all weights are NaN."""
+
+
 def _run(stepper, data):
     stepper.restore()
     total = stepper.total(data)
+    if stepper.mode.jit and all(np.all(np.isnan(part)) for part in total):
+        raise Poisoned("the result is poisoned: all weights are NaN")
     return total, stepper.left_behind()
 
 

@@ -590,6 +590,7 @@ def test_the_core_imports_tensorflow_and_nothing_that_may_go_away():
         "adaclip_tf",
         "collections",
         "dataclasses",
+        "functools",
         "math",
         "numpy",
         "os",

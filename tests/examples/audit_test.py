@@ -33,7 +33,7 @@ def _check(setting, canaries, runs, tightness, seed=7):
 
 @pytest.mark.parametrize("setting", FULL_BATCH, ids=["adaclip ghost", "fixed jacobian", "fixed ghost microbatches"])
 def test_no_claim_is_refuted_and_a_bolder_claim_would_be(setting):
-    trials = _check(setting, canaries=400, runs=12, tightness=0.6)
+    trials = _check(setting, canaries=400, runs=36, tightness=0.6)
     # Negative control: the same attack on the claim of half as much noise again.
     bolder = setting._replace(noise_multiplier=1.5 * setting.noise_multiplier)
     for found in experiment.evaluate(bolder, trials, CONFIDENCE):

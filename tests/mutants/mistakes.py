@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants import (
     mistakes_accounting,
+    mistakes_attributes,
     mistakes_core,
     mistakes_ghost,
     mistakes_gradients,
@@ -21,6 +22,7 @@ MISTAKES: tuple[Mutation, ...] = (
     *mistakes_ghost.MISTAKES,
     *mistakes_proof.MISTAKES,
     *mistakes_memory.MISTAKES,
+    *mistakes_attributes.MISTAKES,
     *mistakes_gradients.MISTAKES,
     *mistakes_optimizer.MISTAKES,
     *mistakes_accounting.MISTAKES,

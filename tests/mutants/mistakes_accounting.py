@@ -6,6 +6,37 @@ from tests.mutants.mutation import Mutation
 
 MISTAKES = (
     Mutation(
+        "parts of a run that was broken off stay",
+        "privacy/account.py",
+        "        optimizer.drop_unfinished()\n",
+        "",
+        (
+            "tests/privacy/budget_claims_test.py::"
+            "test_parts_of_a_run_that_was_broken_off_are_not_completed_by_another_draw",
+        ),
+    ),
+    Mutation(
+        "parts of logical batches may be shuffled",
+        "privacy/drawn.py",
+        "if made and parts > 1:",
+        "if made and parts > 99:",
+        ("tests/privacy/budget_claims_test.py::test_what_puts_parts_of_two_draws_together_is_refused",),
+    ),
+    Mutation(
+        "two draws may be zipped",
+        "privacy/drawn.py",
+        "or len(draws) > 1)",
+        "or len(draws) > 9)",
+        ("tests/privacy/budget_claims_test.py::test_what_no_longer_is_what_was_drawn_is_refused",),
+    ),
+    Mutation(
+        "an epoch that was broken off counts for what it was",
+        "privacy/claims.py",
+        'claimed.sampling == "shuffled" and seen.steps % claimed.shortest_epoch',
+        'claimed.sampling == "none" and seen.steps % claimed.shortest_epoch',
+        ("tests/privacy/budget_claims_test.py::test_after_an_epoch_that_was_broken_off_another_one_is_refused",),
+    ),
+    Mutation(
         "batches of a fixed size instead of Poisson's",
         "data/sampling.py",
         "generator.binomial(num_examples, probability)",

@@ -237,8 +237,8 @@ MISTAKES = (
     ),
     Mutation(
         "no allowance for underflow",
-        "gradients/ghost/terms.py",
-        "    quadratic += TINY * (total_p + float(sum(shape))) * sum_of_squares\n",
+        "gradients/ghost/single.py",
+        "    quadratic += terms.TINY * (total_p + float(sum(shape))) * sum_of_squares\n",
         "",
         ("tests/gradients/ghost/ghost_rules_test.py::test_underflow_never_makes_a_norm_too_small",),
     ),

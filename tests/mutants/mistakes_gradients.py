@@ -79,7 +79,7 @@ MISTAKES = (
     ),
     Mutation(
         "numbers of a fixed seed count as draws",
-        "gradients/proof/elementwise.py",
+        "gradients/proof/publics.py",
         "label.but(drawn=graph.moves_on(op))",
         "label.but(drawn=True)",
         ("tests/gradients/proof/proof_test.py::test_seeds_that_the_step_moves_on_are_draws[False-False]",),

@@ -61,8 +61,8 @@ MISTAKES = (
     Mutation(
         "Python beside the loss may see the batch",
         "gradients/proof/memory.py",
-        "            if not self.is_watching and tells(labels):\n",
-        "            if False:\n",
+        "        if is_python and tells(labels) and not (self.is_watching and _in_a_metric()):\n",
+        "        if False:\n",
         (f"{_PYTHON}[beside the loss]", f"{_PYTHON}[beside the loss, in a function]"),
     ),
     Mutation(

@@ -33,10 +33,10 @@ MISTAKES = (
         ("tests/core/noise_counters_test.py::test_a_million_pairs_of_call_and_variable_have_blocks_of_their_own",),
     ),
     Mutation(
-        "variables that are drawn together share their angles",
+        "pairs that are drawn together share their angles",
         "core/noise.py",
-        "tf.concat(words[2::4], axis=0)",
-        "tf.concat([words[2][:1]] * sum(pairs), axis=0)",
+        "angles = tf.bitcast(tf.cast(angles, tf.uint32), tf.int32)",
+        "angles = tf.bitcast(tf.cast(tf.fill([pairs], angles[0]), tf.uint32), tf.int32)",
         (
             "tests/core/noise_test.py::test_variables_of_one_step_do_not_share_words",
             "tests/core/noise_key_test.py::test_draws_are_those_of_philox_with_the_whole_key",
@@ -60,10 +60,10 @@ MISTAKES = (
         ("tests/core/noise_key_test.py::test_every_bit_of_the_key_changes_every_draw",),
     ),
     Mutation(
-        "a call moves on by too few blocks for its angles",
+        "a call moves on by too few blocks",
         "core/noise.py",
-        "return ends[:-1].reshape([len(sizes), terms, 2]), int(ends[-1])",
-        "return ends[:-1].reshape([len(sizes), terms, 2]), int(ends[-1]) // 512",
+        "return ends[:-1].reshape([len(sizes), terms]), int(ends[-1])",
+        "return ends[:-1].reshape([len(sizes), terms]), int(ends[-1]) // 512",
         ("tests/core/noise_counters_test.py::test_a_million_pairs_of_call_and_variable_have_blocks_of_their_own",),
     ),
     Mutation(
@@ -77,11 +77,39 @@ MISTAKES = (
         ),
     ),
     Mutation(
-        "angles that are not masked",
+        "angles from the words that the radius is made of",
         "core/noise.py",
-        "mask = tf.cast(words, tf.uint32)",
-        "mask = tf.zeros_like(words, tf.uint32)",
+        "radii, angles = tf.unstack(tf.reshape(words, [pairs, 2]), axis=1)",
+        "radii = angles = tf.reshape(words, [pairs, 2])[:, 0]",
         ("tests/core/noise_key_test.py::test_draws_are_those_of_philox_with_the_whole_key",),
+    ),
+    Mutation(
+        "angles of many numbers from the words that the radius is made of",
+        "core/noise.py",
+        "low, high, angles, _ = philox.blocks(pairs, key, counter)",
+        "low, high, _, _ = philox.blocks(pairs, key, counter)\n    angles = low",
+        ("tests/core/noise_key_test.py::test_draws_are_those_of_philox_with_the_whole_key",),
+    ),
+    Mutation(
+        "a radius of 32 bits, where many are drawn",
+        "core/box_muller.py",
+        "below = tf.cast(low, tf.float32) * 2.0**-64 + _HALF",
+        "below = 2.0**-33",
+        ("tests/core/box_muller_test.py::test_the_largest_and_the_smallest_quick_radius",),
+    ),
+    Mutation(
+        "nine rounds of Philox",
+        "core/philox.py",
+        "_ROUNDS = 10",
+        "_ROUNDS = 9",
+        ("tests/core/philox_test.py::test_blocks",),
+    ),
+    Mutation(
+        "no carry in a range of blocks",
+        "core/philox.py",
+        "high = counter[1] + tf.cast(low < counter[0], tf.uint64)",
+        "high = counter[1] + tf.zeros_like(low)",
+        ("tests/core/philox_test.py::test_blocks",),
     ),
     Mutation(
         "a radius of 32 bits: no tails",
@@ -93,8 +121,8 @@ MISTAKES = (
     Mutation(
         "a radius that is a little short",
         "core/box_muller.py",
-        "tf.sqrt(-2.0 *",
-        "tf.sqrt(-1.98 *",
+        "tf.sqrt(-2.0 * tf.cast(",
+        "tf.sqrt(-1.98 * tf.cast(",
         (
             "tests/core/box_muller_test.py::test_normals_are_right_for_every_kind_of_word",
             "tests/core/noise_quality_test.py::test_a_million_draws",

@@ -39,12 +39,19 @@ MISTAKES = (
     Mutation(
         "small variables that are joined get the noise of one of them",
         "optimizers/joined.py",
-        "flat = tf.concat([tf.reshape(tensors[i], [-1]) for i in self._small], axis=0)",
+        "flat = tf.concat([made.reshape(tensors[i], [-1]) for i in self._small], axis=0)",
         "flat = tf.concat([tf.fill([size], tf.reshape(tensors[0], [-1])[0]) for size in self._sizes()], axis=0)",
         (
             "tests/optimizers/joined_test.py::test_joined_and_parted_again_is_what_it_was",
             "tests/optimizers/joined_test.py::test_training_is_the_same",
         ),
+    ),
+    Mutation(
+        "a center is taken for zero",
+        "optimizers/centers.py",
+        "tensor.shape.rank == 0 and tf.get_static_value",
+        "tensor.shape.rank is not None or tf.get_static_value",
+        ("tests/optimizers/centers_test.py::test_what_is_known_to_be_zero",),
     ),
     Mutation(
         "noised steps are not counted",

@@ -138,7 +138,7 @@ MISTAKES = (
     Mutation(
         "softmax over the batch passes",
         "gradients/proof/contractions.py",
-        "    if label.axis >= rank(op.inputs[0]) - _LAST[op.type]:\n",
+        "    if label.axis >= rank(op.inputs[0]) - last:\n",
         "    if False:\n",
         (f"{_REFUSED}[softmax over the batch-False]",),
     ),
@@ -173,7 +173,7 @@ MISTAKES = (
     Mutation(
         "what a list was given first holds for all that it is given",
         "gradients/proof/calls.py",
-        "return Listed(joined_label(op, before.element, after.element), _common(before.symbols, after.symbols), holes)",
+        "return Listed(joined_label(op, before.element, after.element), symbols, holes, long)",
         "return before",
         ("tests/gradients/proof/lists_test.py::test_a_list_holds_what_all_of_its_elements_are",),
     ),
@@ -290,7 +290,7 @@ MISTAKES = (
     ),
     Mutation(
         "numbers of a fixed seed are draws",
-        "gradients/proof/elementwise.py",
+        "gradients/proof/publics.py",
         '    if op.type.startswith("Stateless") and not labels[1].drawn:\n',
         "    if False:\n",
         (f"{_COUNTED}::test_what_may_tell_the_number_of_examples_is_run_one_by_one[a fixed seed]",),

@@ -369,7 +369,7 @@ def unknown_length(replicas):
         net.compile(adaclip_tf.DPAdaClipSGD(noise_multiplier=1.0, accumulation_steps=2), models.per_example_loss())
     dataset = tf.data.Dataset.from_tensor_slices(models.data(24)).filter(lambda *_: True).batch(4)
     net.fit(dataset, epochs=3, verbose=0)
-    accumulators = next(iter(net.optimizer.private_step._accumulators.values()))._made.values()
+    accumulators = net.optimizer.private_step._accumulators.all()
     return {
         "noised_steps": int(net.optimizer.noised_steps.numpy()),
         "iterations": int(net.optimizer.iterations.numpy()),

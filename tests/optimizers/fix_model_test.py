@@ -128,6 +128,7 @@ def _application(name, side=32, **options):
     return model, fixed, len(norms)
 
 
+@generations.keras3_only  # with Keras 2, which takes seconds to make so many layers, the slow ones do it
 def test_an_application():
     _, fixed, norms = _application("MobileNet", alpha=0.25)
     assert norms == 27

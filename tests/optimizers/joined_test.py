@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from adaclip_tf import DPAdaClipSGD, DPWhiteningSGD, core
-from adaclip_tf.optimizers import joined, step
+from adaclip_tf.optimizers import fused, joined
 
 SPECS = [tf.TensorSpec(shape, tf.float32) for shape in [(2, 3), (), (200, 200), (4,), (1, 5)]]
 
@@ -65,7 +65,7 @@ OPTIONS = {"noise_multiplier": 1.0, "expected_batch_size": 8, "initial_std": 0.1
 OTHERWISE = {
     "one by one": (DPAdaClipSGD, joined, "FEWEST", 1000),
     "one by one, whitening": (DPWhiteningSGD, joined, "FEWEST", 1000),
-    "fused by XLA": (DPAdaClipSGD, step, "FUSED_FROM", 0),
+    "fused by XLA": (DPAdaClipSGD, fused, "FROM", 0),
 }
 
 

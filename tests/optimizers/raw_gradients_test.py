@@ -33,7 +33,6 @@ def _entrances(optimizer, variable):
     }
     if keras.GENERATION == 3:
         entrances["apply"] = lambda: optimizer.apply([raw], [variable])
-        entrances["stateless_apply"] = lambda: optimizer.stateless_apply(optimizer.variables, [raw], [variable])
     return entrances
 
 
@@ -67,3 +66,30 @@ def test_a_copy_made_from_the_configuration_draws_noise_of_its_own():
         each.minimize(lambda x: tf.reduce_sum(x * variable, axis=1), [variable], data=(tf.zeros([4, 3]),))
         moves.append(variable.numpy() - start)
     assert not np.any(moves[0] == moves[1])
+
+
+def test_a_batch_that_the_loss_closes_over_is_refused():
+    optimizer, variable = _built("sgd")
+    x = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    eager = tf.constant(x)
+    losses = [
+        lambda rows: tf.reduce_sum((rows - tf.reduce_mean(eager, axis=0)) * variable, axis=1),
+        lambda rows: tf.reduce_sum((rows - tf.reduce_mean(x, axis=0)) * variable, axis=1),
+    ]
+    for loss in losses:
+        with pytest.raises(ValueError, match="does not get as an argument"):
+            optimizer.minimize(loss, [variable], data=(x,))
+    table = tf.constant(x[:3])
+    optimizer.minimize(lambda rows: tf.reduce_sum(rows @ table * variable, axis=1), [variable], data=(x,))
+
+
+def test_a_batch_that_must_be_refused_ends_training_in_xla_too():
+    """XLA drops assertions. A sum of nothing would tell nine examples from eight, which are a right batch."""
+    optimizer, variable = _built("sgd")
+    first = lambda x: tf.reduce_sum(x * variable, axis=1)[:8]  # noqa: E731
+    spec = tf.TensorSpec([None, 3])
+    step = tf.function(lambda x: optimizer.minimize(lambda: first(x), [variable]), [spec], jit_compile=True)
+    step(tf.ones([8, 3]))
+    assert np.all(np.isfinite(variable))
+    step(tf.ones([9, 3]))
+    assert np.all(np.isnan(variable))

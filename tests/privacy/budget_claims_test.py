@@ -420,3 +420,36 @@ def test_tensorboard_tells_it_where_there_is_no_budget(caplog, tmp_path):
     with caplog.at_level("WARNING", logger="absl"):
         model.fit(batches, verbose=0, callbacks=[board, keep])
     assert "ModelCheckpoint decides by 'loss'" in caplog.text
+
+
+# ---------------------------------------------------------------------------------------------------
+# Parts of logical batches.
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda batches: batches.shuffle(2),
+        lambda batches: batches.take(3).repeat(2),
+        lambda batches: batches.skip(1),
+        lambda batches: batches.map(lambda *batch: batch, num_parallel_calls=2),
+    ],
+)
+def test_what_puts_parts_of_two_draws_together_is_refused(change):
+    batches, model = poisson(parts=2), compiled(accumulation_steps=2)
+    refused("parts of two draws together", model, change(batches), PrivacyBudget.of(batches, delta=DELTA))
+
+
+def test_parts_of_a_run_that_was_broken_off_are_not_completed_by_another_draw():
+    batches, model = poisson(parts=2).map(lambda *batch: batch).prefetch(1), compiled(accumulation_steps=2)
+    budget = PrivacyBudget.of(poisson(parts=2), delta=DELTA)
+    model.fit(batches, callbacks=[budget, _Break()], verbose=0)
+    assert int(model.optimizer.noised_steps) == 0
+    fit(model, batches, budget)
+    assert int(model.optimizer.noised_steps) == 4
+    assert [int(sums._batches.numpy()) for sums in model.optimizer.private_step._accumulators.all()] == [0]
+
+
+def test_before_the_first_fit_there_is_nobody_to_ask():
+    with pytest.raises(ValueError, match="no optimizer to ask yet"):
+        _ = PrivacyBudget.of(poisson(), delta=DELTA).epsilon

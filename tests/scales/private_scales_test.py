@@ -223,3 +223,10 @@ def test_bad_arguments_are_named(fitted):
     with pytest.raises(ValueError, match="no scales yet"):
         scales.for_training(1.0, 10)
     assert scales._fits == 0  # nothing of this has looked at the data
+
+
+@pytest.mark.parametrize("name", ["noise_multiplier", "count_noise", "settings"])
+def test_what_was_asked_cannot_be_made_cheaper_afterwards(name):
+    scales = PrivateScales(noise_multiplier=8.0, count_noise=5.0)
+    with pytest.raises(AttributeError):
+        setattr(scales, name, 1e6)

@@ -20,9 +20,11 @@ are known to keep examples apart, and when. What is not in the table is not prov
 | `symbols`      | integers, as multiples of the number of examples                      |
 | `sizes`        | integers that a graph computes from shapes                            |
 | `sources`      | where data enters, how one example is cut out of it                   |
+| `elements`     | what hands out elements of a dataset                                  |
 | `walk`         | the walk over the graph                                               |
 | `table`        | what is known of each type of op: filled by the next ones              |
 | `elementwise`, `shapes`, `parts`, `contractions`, `calls`, `lists` | the table         |
+| `publics`      | the table for what no data goes into                                  |
 | `counted`      | the table for public arrays that are as long as the batch             |
 | `memory`       | what a step keeps                                                     |
 | `callers`      | what is done to data, and decided by it, around the step's function   |
@@ -30,7 +32,7 @@ are known to keep examples apart, and when. What is not in the table is not prov
 | `verdict`      | `prove`, and the words of its errors                                  |
 """
 
-from adaclip_tf.gradients.proof import calls, contractions, counted, elementwise, lists, parts, shapes  # noqa: F401
+from adaclip_tf.gradients.proof import calls, contractions, counted, elementwise, lists, parts, publics, shapes  # noqa: F401
 from adaclip_tf.gradients.proof.contractions import reduced_axes
 from adaclip_tf.gradients.proof.memory import exempt, privatised
 from adaclip_tf.gradients.proof.sources import PASS, Piece

@@ -5,13 +5,13 @@ the step's own graph calls data is data only if nothing was done to it further o
 as, the data says tells about it. The graphs further out are not complete while the step is traced. So they are
 watched: when the op is made that calls the step's graph, it is looked at.
 
-| the step's graph is    | must hold                                                                                       |
-|------------------------|-------------------------------------------------------------------------------------------------|
-| a function             | data is passed on with a row for each example, each of that example alone                       |
-| a branch               | no data decides on it                                                                           |
-| the body of a loop     | no data decides how often it runs, and each round gets its batch itself: several steps on one   |
-|                        | draw would count as draws of their own                                                          |
-| a dataset's function   | the dataset is made of no data that is in the step                                              |
+| the step's graph is  | must hold                                                                                     |
+|----------------------|-----------------------------------------------------------------------------------------------|
+| a function           | data is passed on with a row for each example, each of that example alone                     |
+| a branch             | no data decides on it                                                                         |
+| the body of a loop   | no data decides how often it runs, and each round gets its batch itself: several steps on one |
+|                      | draw would count as draws of their own                                                        |
+| a dataset's function | the dataset is made of no data that is in the step                                            |
 
 Keras's own functions around a `train_step` are taken as they are. Not seen: a function that was traced before, called
 by itself, and is then called by another with the same types of arguments: nothing is traced anew.
@@ -36,7 +36,7 @@ _ENTERS = ("Placeholder", "RaggedTensorFromVariant", "DeserializeSparse")
 
 
 def watch(inner: tf.Graph, data: Sequence[tf.Tensor]) -> None:
-    """Looks at the op that calls `inner`, as soon as it is made; `data` are the tensors of `inner` by which data enters.
+    """Looks at the op that calls `inner`, as soon as it is made; `data` are the tensors by which data enters `inner`.
 
     Raises:
       ValueError: if it can be told already that it must not be, from here and from where that op is made.
@@ -47,8 +47,8 @@ def watch(inner: tf.Graph, data: Sequence[tf.Tensor]) -> None:
     entered = [tensor for tensor in data if tensor.graph is inner and tensor.op.type == "Placeholder"]
     if entered and isinstance(inner, WhileBodyFuncGraph):
         raise ValueError(
-            f"The step is in a loop, and gets {entered[0].name!r} from outside of it: it would take several steps on one "
-            "batch, and accounting takes each for a draw of its own. Draw a batch in each round, as by "
+            f"The step is in a loop, and gets {entered[0].name!r} from outside of it: it would take several steps on "
+            "one batch, and accounting takes each for a draw of its own. Draw a batch in each round, as by "
             "`next(iterator)`, or loop outside of the `tf.function`."
         )
     captured = {internal.ref(): external for external, internal in inner.captures}
@@ -95,10 +95,9 @@ def _look_at(walk: Walk, op: tf.Operation, passed: Sequence[tf.Tensor]) -> None:
             untouched = graph.behind(tensor, ("Identity",)).op.type in _ENTERS
             if not (whole or untouched or isinstance(label, Public)):
                 raise ValueError(
-                    f"The function {op.name!r}, in which a step is taken, gets {tensor.name!r}, and it is not known that "
-                    "each of its rows is one example's alone"
-                    f"{': ' + label.reason if hasattr(label, 'reason') else ''}. Pass the examples on as they are, and "
-                    "compute inside what the loss needs."
+                    f"The function {op.name!r}, in which a step is taken, gets {tensor.name!r}, and it is not known "
+                    f"that each of its rows is one example's alone{_because(label)}. Pass the examples on as they are, "
+                    "and compute inside what the loss needs."
                 )
     elif op.type in _BRANCHES:
         if memory.tells(labels[:1]):
@@ -113,7 +112,14 @@ def _look_at(walk: Walk, op: tf.Operation, passed: Sequence[tf.Tensor]) -> None:
         )
 
 
+def _because(label: Any) -> str:
+    return f": {label.reason}" if hasattr(label, "reason") else ""
+
+
 _PUBLIC = "Whether a step is taken must depend on public things only: constants, a number of steps."
+
+
+_HARMLESS = graph.HARMLESS | {"ReadVariableOp"}
 
 
 def _data_decides(walk: Walk, op: tf.Operation) -> bool:
@@ -137,8 +143,6 @@ def _needed(tensor: tf.Tensor, function: Any) -> set[int] | None:
     for op in graph.ancestors(tensor.op):
         if op in numbers:
             found.add(numbers[op])
-        elif graph.is_stateful(op) and not (op.type == "ReadVariableOp" or op.type in graph.HARMLESS):
-            return None
-        elif op.type in graph.CALLS:
+        elif op.type in graph.CALLS or (graph.is_stateful(op) and op.type not in _HARMLESS):
             return None
     return found

@@ -189,7 +189,9 @@ def joined_label(op: tf.Operation, before: Any, after: Any) -> Any:
     if isinstance(after, Public) and isinstance(before, Rows) and after.is_uniform(before.axis):
         return before  # one that is set to zeros
     if isinstance(before, Public) and isinstance(after, Sizes):
-        return after
+        return Sizes()
+    if isinstance(before, Sizes) and isinstance(after, Sizes):
+        return Sizes(None if before.places is None or after.places is None else before.places | after.places)
     if (
         isinstance(before, Rows)
         and isinstance(after, Rows)

@@ -206,7 +206,8 @@ _IMAGES: dict[str, tuple[int, ...]] = {
 @entry("Conv2DBackpropInput", "DepthwiseConv2dNativeBackpropInput", "Conv3DBackpropInputV2", sizes=[0])
 def _images(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     label = _first_axis(walk, op, labels, _IMAGES[op.type])
-    if any(attribute in _WINDOWS and list(op.get_attr(attribute))[0] != 1 for attribute in op.node_def.attr):
+    windows = [op.get_attr(attribute) for attribute in op.node_def.attr if attribute in _WINDOWS]
+    if any(window[0] != 1 for window in windows):
         raise Unproven("has a window over the examples of the batch", mixing=True)  # XLA has no qualms about it
     others = [own for index, own in enumerate(labels) if index not in _IMAGES[op.type]]
     if any(isinstance(own, Rows) for own in others):

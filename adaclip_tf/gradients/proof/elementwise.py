@@ -1,4 +1,4 @@
-"""Entries for ops that work entry by entry, with broadcasting, and for what is public: constants, random draws."""
+"""Entries for ops that work entry by entry, with broadcasting."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.proof import sizes, sources
-from adaclip_tf.gradients.proof.labels import DRAWN, EVERYWHERE, Public, Rows, Unproven, rank
+from adaclip_tf.gradients.proof import sources
+from adaclip_tf.gradients.proof.labels import Public, Rows, Unproven, rank
 from adaclip_tf.gradients.proof.symbols import Count
-from adaclip_tf.gradients.proof.table import Labels, entry, public
+from adaclip_tf.gradients.proof.table import Labels, entry
 from adaclip_tf.gradients.proof.walk import Walk
 
 
@@ -152,155 +152,6 @@ def _bias_add(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     if label.axis == channel:
         meets(walk, op.inputs[1], labels[1], 0)
     return label
-
-
-# ---------------------------------------------------------------------------------------------------
-# What no data goes into.
-
-
-@public("Const")
-def _constant(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
-    """Zeros and ones above all: where shapes are static, TensorFlow folds them."""
-    del walk, labels
-    tensor = op.outputs[0]
-    if tensor.shape.rank == 0:
-        return EVERYWHERE
-    is_value = tensor.dtype.is_floating or tensor.dtype == tf.bool
-    return EVERYWHERE if is_value and sources.is_one_number(tensor) else Public()
-
-
-@public("Fill", sizes=[0])
-@public("ZerosLike", "OnesLike")
-def _alike(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
-    """One number everywhere."""
-    del walk, op, labels
-    return EVERYWHERE
-
-
-@public("ReadVariableOp")
-def _read(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
-    """A seed that the step itself moves on, as Keras 3's seed generators do, gives other numbers in every step."""
-    del walk, labels
-    label = EVERYWHERE if op.outputs[0].shape.rank == 0 else Public()
-    return label.but(drawn=graph.moves_on(op))
-
-
-@public(*graph.DRAWS, sizes=[0])
-@public(*graph.DRAWS_OF_A_STATE, sizes=[2])
-def _drawn(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
-    """Independent draws of one distribution; numbers that a fixed seed gives to places are none."""
-    del walk
-    if op.type.startswith("Stateless") and not labels[1].drawn:
-        return EVERYWHERE if op.outputs[0].shape.rank == 0 else Public()
-    return DRAWN
-
-
-@public(*(graph.ENTRYWISE - {"ZerosLike", "OnesLike"}))
-def _public_elementwise(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
-    """Uniform along an axis where all operands are, or have extent 1 there, or do not reach it."""
-    del walk
-    if all(isinstance(label, Public) and label.uniform is None for label in labels):
-        return EVERYWHERE
-    result = op.outputs[0]
-    if result.shape.rank is None or any(tensor.shape.rank is None for tensor in op.inputs):
-        return Public()
-    axes = set(range(result.shape.rank))
-    for tensor, label in zip(op.inputs, labels):
-        offset = result.shape.rank - tensor.shape.rank
-        for axis in range(tensor.shape.rank):
-            if not label.is_uniform(axis) and tensor.shape[axis] != 1:
-                axes.discard(axis + offset)
-    return Public(frozenset(axes))
-
-
-@public("BroadcastTo", "Tile", sizes=[1])
-def _stretched(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
-    """Uniform along the axes that had extent 1, or were not there."""
-    del walk
-    if labels[0].uniform is None:
-        return EVERYWHERE
-    before, after = op.inputs[0].shape.rank, op.outputs[0].shape.rank
-    if before is None or after is None:
-        return Public()
-    offset = after - before
-    stretched = {axis + offset for axis in range(before) if op.inputs[0].shape[axis] == 1 or labels[0].is_uniform(axis)}
-    return Public(frozenset(set(range(offset)) | stretched))
-
-
-@public("Split", "SplitV")
-def _public_split(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
-    """Uniform along the axes that are left whole, as before."""
-    value, along = (1, 0) if op.type == "Split" else (0, 2)
-    total, axes = rank(op.inputs[value]), walk.sizes.integers(op.inputs[along])
-    if labels[value].uniform is None or axes is None:
-        return EVERYWHERE if labels[value].uniform is None else Public()
-    return Public(frozenset(labels[value].uniform - {axes[0] % total}))
-
-
-@public("StridedSlice")
-def _public_slice(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
-    """The same: an axis that is taken whole stays as it is."""
-    if labels[0].uniform is None or op.outputs[0].shape.rank == 0:
-        return EVERYWHERE
-    strides = walk.sizes.integers(op.inputs[3])
-    if strides is None or op.inputs[0].shape.rank is None:
-        return Public()
-    begin, end = walk.sizes.symbols(op.inputs[1]), walk.sizes.symbols(op.inputs[2])
-    taken = sizes.StridedSlice(op, begin, end, strides, op.inputs[0].shape)
-    return Public(frozenset(taken.output[axis] for axis in labels[0].uniform if taken.whole[axis]))
-
-
-@public("Reshape", sizes=[1])
-@public("Transpose", "Squeeze", "Slice", "GatherV2", "ReverseV2", "Roll")
-@public("Unpack", "Sum", "Mean", "Max", "Min", "Prod", "ResourceGather", "OneHot")
-def _rearranged(walk: Walk, op: tf.Operation, labels: Labels) -> Any:
-    """Zeros, or independent draws, stay such however they are rearranged. So do their sums."""
-    del walk
-    alike = op.type not in ("OneHot", "ResourceGather", "GatherV2") and labels[0].uniform is None
-    return [EVERYWHERE if alike or result.shape.rank == 0 else Public() for result in op.outputs]
-
-
-@public("ConcatV2", "Pack")
-def _side_by_side(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
-    """Uniform along the other axes, where all parts are."""
-    total = rank(op.outputs[0])
-    is_pack = op.type == "Pack"
-    parts = labels if is_pack else labels[:-1]
-    along = [op.get_attr("axis")] if is_pack else walk.sizes.integers(op.inputs[-1])
-    if along is None:
-        return Public()
-    new = along[0] % total
-    inner = range(total - 1) if is_pack else range(total)
-    axes = {a for a in inner if all(p.is_uniform(a) or t.shape[a] == 1 for p, t in zip(parts, op.inputs))}
-    return Public(frozenset(a + (a >= new) for a in axes) if is_pack else frozenset(axes - {new}))
-
-
-@public("BiasAdd")
-def _public_bias(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
-    del walk
-    total = rank(op.outputs[0])
-    channel = 1 if op.get_attr("data_format") == b"NCHW" else total - 1
-    alike = {axis for axis in range(total) if labels[0].is_uniform(axis)}
-    return Public(frozenset(alike if labels[1].is_uniform(0) else alike - {channel}))
-
-
-@public("MatMul")
-def _public_product(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
-    """Equal rows of the first operand, a state that starts as zeros, give equal rows."""
-    del walk
-    rows, columns = int(op.get_attr("transpose_a")), 1 - int(op.get_attr("transpose_b"))
-    uniform = {0} if labels[0].is_uniform(rows) else set()
-    return Public(frozenset(uniform | ({1} if labels[1].is_uniform(columns) else set())))
-
-
-@public("ExpandDims")
-def _expand_public(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
-    total = op.outputs[0].shape.rank
-    dims = walk.sizes.integers(op.inputs[1])
-    if labels[0].uniform is None or total is None or dims is None:
-        return labels[0] if labels[0].uniform is None else Public()
-    new = dims[0] % total
-    return Public(frozenset({axis + (axis >= new) for axis in labels[0].uniform} | {new}))
 
 
 def shifted(label: Rows, by: int) -> Rows:

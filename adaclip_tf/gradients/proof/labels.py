@@ -83,7 +83,13 @@ class Summed:
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """Computed from the number of examples."""
+    """Computed from the number of examples.
+
+    Attributes:
+      places: the only entries of a vector that may be; None: any.
+    """
+
+    places: frozenset[int] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,12 +25,22 @@ def _empty_list(walk: Walk, op: tf.Operation, labels: Any) -> Any:
 
 def _long(walk: Walk, shape: tf.Tensor, label: Any) -> frozenset[int] | None:
     """The axes for which a shape says that they are as long as there are examples; None: nobody knows."""
-    if not isinstance(label, Sizes):
-        return frozenset()
+    if not isinstance(label, Sizes) or label.places is not None:
+        return label.places if isinstance(label, Sizes) else frozenset()
     symbols = walk.sizes.symbols(shape)
     if symbols is None or symbols.ndim != 1:
         return None
     return frozenset(axis for axis, symbol in enumerate(symbols) if isinstance(symbol, Count))
+
+
+def _long_in(label: Any) -> frozenset[int] | None:
+    """The axes of a list's elements, and of what is read where there are none, that may be as long."""
+    if not isinstance(label, Listed) or label.long is None:
+        return None
+    if isinstance(label.element, Rows):
+        return label.long | {label.element.axis}
+    known = label.element is None or (isinstance(label.element, Public) and not label.element.counted)
+    return label.long if known else None
 
 
 def _no_long_holes(walk: Walk, label: Listed, shape: tf.Tensor, shape_label: Any) -> None:
@@ -143,10 +153,7 @@ def _added(walk: Walk, op: tf.Operation, labels: Any) -> Any:
 
 def _zeros(walk: Walk, op: tf.Operation, labels: Any) -> Any:
     del walk, op
-    element = labels[0].element
-    if isinstance(element, Rows):
-        return Listed(None, holes=True, long=frozenset({element.axis}))
-    return Listed(None, holes=True, long=labels[0].long if element is None else None)
+    return Listed(None, holes=True, long=_long_in(labels[0]))
 
 
 LISTS["AddN"], LISTS["ZerosLike"] = _added, _zeros
@@ -154,8 +161,9 @@ LISTS["AddN"], LISTS["ZerosLike"] = _added, _zeros
 
 @entry("TensorListElementShape")
 def _element_shape(walk: Walk, op: tf.Operation, labels: Any) -> Any:
-    del walk, op, labels
-    return Sizes()
+    """How gradients make a list like another."""
+    del walk, op
+    return Sizes(_long_in(labels[0]))
 
 
 @entry("TensorListLength")

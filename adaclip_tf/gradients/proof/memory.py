@@ -3,9 +3,9 @@
 Nothing of a batch may stay behind but what was noised: what an example leaves in a variable is in the saved model, and
 reaches the gradients of all batches to come. So every op that hands something computed from the data to a resource is
 refused, whatever its name; how many examples there are is such a thing, too. So is an op without results that gets
-data (a file, a staging area), and one that hands data to Python on the way to the loss, since Python may write
-anywhere. (Behind the optimizer's call it may: metrics in Python are computed there. What it does with the batch is for
-the program to answer for, as in a callback.) Exempt are
+data (a file, a staging area), and one that hands data to Python, since Python may write anywhere. (A Keras metric may
+be computed in Python, behind the optimizer's call. What it does with the batch is for the program to answer for, as in
+a callback.) Exempt are
 
  - the state of Keras metrics. It is not part of the model's weights, but it IS in saved files: `adaclip_tf.release`
    leaves it out. What is read from it counts as data, whoever reads it: the loss, a weight, a learning rate, a
@@ -106,14 +106,13 @@ class Memory:
     def visit(self, walk: Walk, op: tf.Operation, labels: list[Any]) -> None:
         """Notes `op` if it writes data, or how many examples there are."""
         by_itself = graph.may_write(op)
+        is_python = op.type in graph.PYTHON
         if op.type not in graph.CALLS and graph.has_functions(op):  # a dataset's, which are not walked through
             inside = list(graph.inside(op))
             by_itself = by_itself or any(map(graph.has_effects, inside))
-            if any(inner.type in graph.PYTHON for inner in inside) and tells(labels):
-                self.writes.append(Write(op, None))
-        if op.type in graph.PYTHON:
-            if not self.is_watching and tells(labels):
-                self.writes.append(Write(op, None))
+            is_python = any(inner.type in graph.PYTHON for inner in inside)
+        if is_python and tells(labels) and not (self.is_watching and _in_a_metric()):
+            self.writes.append(Write(op, None))
         elif by_itself or (op.type in graph.RANDOM and _decided(labels)):
             handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
             if (handles or not op.outputs) and (walk.told or tells(labels)):  # a write tells of who decided it, too
@@ -165,7 +164,8 @@ def check(walk: Walk, read: set[Any]) -> None:
     while found.writes:
         write = found.writes.pop(0)
         if write.handle is None:
-            raise ValueError(_python_message(write) if write.op.type in graph.PYTHON else _message(write, False))
+            is_python = any(op.type in graph.PYTHON for op in (write.op, *graph.inside(write.op)))
+            raise ValueError(_python_message(write) if is_python else _message(write, False))
         if write.handle not in found.metrics:
             if any(write.handle in handles.ids for handles in _exempt):
                 continue
@@ -188,7 +188,8 @@ def watch(walk: Walk, read: set[Any]) -> None:
     def create_and_check(*arguments: Any, **options: Any) -> tf.Operation:
         op = create(*arguments, **options)
         may_keep = graph.has_effects(op) or op.type in graph.RANDOM
-        if may_keep and (not op.outputs or any(tensor.dtype == tf.resource for tensor in op.inputs)):
+        may_keep = may_keep and (not op.outputs or any(tensor.dtype == tf.resource for tensor in op.inputs))
+        if may_keep or op.type in graph.PYTHON or graph.has_functions(op):
             walk.advance()
             check(walk, read)
         return op
@@ -227,6 +228,17 @@ def _handles_of(metrics: Iterable[Any]) -> set[int]:
         for variable in getattr(metric, "variables", ()):
             found |= _Handles(keras.native(variable)).ids
     return found
+
+
+def _in_a_metric() -> bool:
+    """Whether a method of a Keras metric is being run."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        candidates = [frame.f_locals.get(name) for name in ("self", "metric_obj")]
+        if any(issubclass(type(candidate), tf.keras.metrics.Metric) for candidate in candidates):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _metrics_of_running_models() -> Iterator[Any]:

@@ -23,6 +23,8 @@ import numpy as np
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
+from adaclip_tf.gradients.proof import elements
+from adaclip_tf.gradients.proof.elements import hands_out_examples
 from adaclip_tf.gradients.proof.labels import EVERYWHERE, Lost, Public, Rows
 
 if TYPE_CHECKING:
@@ -30,33 +32,8 @@ if TYPE_CHECKING:
 
 PASS = "pass the examples as arguments of the `tf.function` or through `fit`."
 LARGE = 1_000_000  # constants beyond this size are not looked at
-_ITERATION = ("IteratorGetNext", "IteratorGetNextSync")
 _COMPOSITE = ("RaggedTensorFromVariant", "DeserializeSparse")
 _owners: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by graph: which replica depends on which data
-
-
-def hands_out_examples(operation: tf.Operation) -> bool:
-    """Whether the op hands out elements of a dataset, as they are."""
-    if operation.type == "OptionalGetValue":
-        return _is_element(operation.inputs[0])
-    if operation.type in ("If", "StatelessIf"):
-        # On several replicas, where the dataset may be at its end for some of them: an element or an empty one.
-        return any(map(_is_element, operation.inputs)) and all(map(_only_unpacks, graph.bodies(operation)))
-    return operation.type in _ITERATION
-
-
-def _is_element(tensor: tf.Tensor) -> bool:
-    """Whether it is an optional that a dataset filled: a step may fill one too, with what it likes."""
-    return graph.behind(tensor, ("Identity",)).op.type == "IteratorGetNextAsOptional"
-
-
-def _only_unpacks(branch: tf.Graph) -> bool:
-    """Whether results are taken out of an optional, or computed from nothing that came in: no data."""
-    for tensor in branch.outputs:
-        if graph.behind(tensor, ("Identity",)).op.type != "OptionalGetValue":
-            if any(op.type == "Placeholder" for op in graph.ancestors(tensor.op)):
-                return False
-    return True
 
 
 class Sources:
@@ -72,6 +49,11 @@ class Sources:
             return [self._placeholder(op.outputs[0])]
         if hands_out_examples(op):
             return [self._element(tensor) for tensor in op.outputs]
+        if op.type == "IteratorGetNextAsOptional":
+            reason = f"{op.name!r} hands out an element of a dataset that may be missing, and is not used as it is"
+            return [Lost(f"{reason}; take it by `next(iterator)`", mixing=True)]
+        if op.type == "OptionalHasValue" and elements.is_element(op.inputs[0]):
+            return [EVERYWHERE]  # whether the dataset is at its end
         if op.type in _COMPOSITE and op.inputs[0].ref() in self._variants:
             kind = "ragged" if op.type.startswith("Ragged") else "sparse"
             return [Lost(f"the input {tensor.name!r} is {kind}") for tensor in op.outputs]
@@ -298,8 +280,5 @@ def _one_replica(found: list[Piece]) -> None:
 
 
 def _enters(walk: Walk, tensor: tf.Tensor) -> bool:
-    return (
-        tensor.dtype == tf.variant
-        and tensor.ref() not in walk.captured
-        and (tensor.op.type == "Placeholder" or hands_out_examples(tensor.op))
-    )
+    is_own = tensor.dtype == tf.variant and tensor.ref() not in walk.captured
+    return is_own and (tensor.op.type == "Placeholder" or hands_out_examples(tensor.op))

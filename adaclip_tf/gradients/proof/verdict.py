@@ -20,6 +20,12 @@ _FIX = (
     "compute them before training and make them constants."
 )
 
+_LOSS_FIX = (
+    "It is in the loss itself: Keras divides by a count over the batch where there is a mask or an `ignore_class`, and "
+    "targets or weights of another shape than predictions are spread over the batch. Give the loss `reduction='none'`, "
+    "which is then averaged for each example, and targets and weights a row for each example."
+)
+
 
 class Proof:
     """What is known about a loss.
@@ -60,7 +66,8 @@ class Proof:
 
     def _refuse_mixing(self, label: Any) -> None:
         if isinstance(label, Summed) or (isinstance(label, Lost) and label.mixing):
-            raise ValueError(f"{_sentence(label.reason)}, so that one example changes others. {_FIX}")
+            fix = _LOSS_FIX if "compile_loss/" in label.reason else _FIX
+            raise ValueError(f"{_sentence(label.reason)}, so that one example changes others. {fix}")
         if isinstance(label, Sizes):
             raise ValueError(f"The loss depends on how many examples the batch has. {_FIX}")
 
@@ -132,7 +139,8 @@ class Proof:
     def poison(self) -> tf.Tensor:
         """0 if all that the proof left to the run holds, else NaN (and an error, where assertions are not dropped).
 
-        XLA drops assertions. NaN in every example's norm leaves all of them out: nothing but noise is published.
+        XLA drops assertions. NaN in every example's norm leaves all of them out, and the optimizer makes the weights
+        NaN: training is over there, too.
         """
         count = tf.convert_to_tensor(made.extent(self._loss, 0))
         facts: list[graph.Fact] = []

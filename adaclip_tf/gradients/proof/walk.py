@@ -231,6 +231,8 @@ class Walk:
     def _from_sizes(self, op: tf.Operation) -> Any:
         if op.type == "Range":
             raise Unproven("numbers the examples of the batch")
+        if op.type == "Identity":
+            return self._look_up(op.inputs[0])
         return [self._size_label(tensor) for tensor in op.outputs]
 
     def _shapes(self, op: tf.Operation, labels: list[Any]) -> list[Any]:

@@ -56,9 +56,7 @@ def _loop_of_ones(x, width):
 def _list_with_a_hole(x, shape):
     items = tf.raw_ops.TensorListReserve(element_shape=-1, num_elements=2, element_dtype=tf.float32)
     items = tf.raw_ops.TensorListSetItem(input_handle=items, index=1, item=x)
-    hole = tf.raw_ops.TensorListGetItem(
-        input_handle=items, index=0, element_shape=shape(x), element_dtype=tf.float32
-    )
+    hole = tf.raw_ops.TensorListGetItem(input_handle=items, index=0, element_shape=shape(x), element_dtype=tf.float32)
     return x * tf.reduce_sum(tf.ones_like(tf.ensure_shape(hole, [None, None])), axis=1, keepdims=True)
 
 
@@ -163,8 +161,32 @@ def test_a_dataset_in_the_step_writes_nothing(how):
         getattr(_BANK, how)(x)
         proof.prove(tf.reduce_sum(x * W, axis=1))
 
-    with pytest.raises(ValueError, match="keeps what it saw of a batch"):
+    with pytest.raises(ValueError, match="what it saw of a batch"):
         tf.function(step, input_signature=[tf.TensorSpec([None, 4])], autograph=False).get_concrete_function()
 
 
 _BANK = _Bank()
+
+
+@pytest.mark.parametrize("change", [None, "in the branch", "beside it"])
+def test_a_branch_hands_out_elements_as_they_are(change):
+    """As distributed datasets do it, which may be at their end on some replicas."""
+    iterator = iter(tf.data.Dataset.from_tensor_slices(np.ones([8, 4], np.float32)).batch(4))
+
+    def step():
+        element = iterator.get_next_as_optional()
+
+        def taken():
+            rows = element.get_value()
+            return rows - tf.reduce_mean(rows, axis=0) if change == "in the branch" else rows
+
+        x = tf.cond(element.has_value(), taken, lambda: tf.zeros([0, 4]))
+        factor = tf.reduce_max(element.get_value()) if change == "beside it" else 1.0
+        return proof.prove(tf.reduce_sum(tf.ensure_shape(x, [None, 4]) * W * factor, axis=1)).unproven
+
+    traced = tf.function(lambda: step() and None, autograph=False)
+    if change is None:
+        traced.get_concrete_function()
+    else:
+        with pytest.raises(ValueError, match="one example"):
+            traced.get_concrete_function()

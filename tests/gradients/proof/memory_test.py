@@ -129,15 +129,39 @@ def test_python_no_data_is_given_to_is_refused_in_the_loss():
 
 
 def test_python_behind_the_optimizer_is_a_metric():
-    """Such as one of scikit-learn's."""
-    metric = tf.keras.metrics.Mean()
+    """Such as one of scikit-learn's. By itself it is not: it may write a variable that the next loss reads."""
+    metric = tf.keras.metrics.MeanMetricWrapper(lambda y, p: tf.ensure_shape(_python(p), [None]))
 
-    def step(x):
+    def step(x, in_a_metric):
         loss = _loss(x)
         proof.prove(loss)
-        metric.update_state(tf.ensure_shape(_python(loss), [None]))
+        if in_a_metric:
+            metric.update_state(loss, loss)
+        else:
+            _python(loss)
 
-    _proven(step)
+    _proven(lambda x: step(x, True))
+    with pytest.raises(ValueError, match="Python code in the middle of a graph"):
+        _proven(lambda x: step(x, False))
+
+
+@pytest.mark.parametrize("moved_by", ["data", "what data decides", "nothing"])
+def test_a_generator_behind_the_optimizer_is_not_moved_by_data(moved_by):
+    generator = tf.random.Generator.from_seed(1)
+
+    def step(x):
+        proof.prove(_loss(x))
+        if moved_by == "data":
+            generator.skip(tf.cast(tf.reduce_max(x), tf.int64))
+        else:
+            many = tf.cast(tf.reduce_max(x), tf.int32) if moved_by == "what data decides" else 5
+            generator.uniform([many])
+
+    if moved_by == "nothing":
+        _proven(step)
+    else:
+        with pytest.raises(ValueError, match="keeps what it saw of a batch"):
+            _proven(step)
 
 
 def test_what_replicas_join_is_refused():
