@@ -51,13 +51,9 @@ def is_private(optimizer: Any) -> bool:
 
 def require(optimizer: Any, who: str) -> PrivateOptimizer:
     """`optimizer` itself, or a ValueError that says what `who` needs."""
-    if optimizer is None:
-        raise ValueError(f"{who} has no optimizer to ask yet: it gets it from the `fit` that it is a callback of.")
     if not is_private(optimizer):
-        raise ValueError(
-            f"{who} needs an `optimizer` that counts its noised steps, such as DPAdaClipSGD; got "
-            f"{type(optimizer).__name__}."
-        )
+        got = "none, before a model's `fit` has one" if optimizer is None else type(optimizer).__name__
+        raise ValueError(f"{who} needs an `optimizer` that counts its noised steps, such as DPAdaClipSGD; got {got}.")
     return optimizer
 
 

@@ -451,5 +451,5 @@ def test_parts_of_a_run_that_was_broken_off_are_not_completed_by_another_draw():
 
 
 def test_before_the_first_fit_there_is_nobody_to_ask():
-    with pytest.raises(ValueError, match="no optimizer to ask yet"):
+    with pytest.raises(ValueError, match="got none, before a model's `fit` has one"):
         _ = PrivacyBudget.of(poisson(), delta=DELTA).epsilon

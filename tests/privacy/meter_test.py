@@ -35,6 +35,9 @@ class Homemade:
     def past_steps(self):
         return PastSteps(self.noised_steps, self._past_noise, 1.0, 100, "phase")
 
+    def drop_unfinished(self):
+        pass
+
     def start_phase(self, phase):
         raise NotImplementedError
 
