@@ -157,15 +157,13 @@ class _Writes(tf.keras.layers.Layer):
         kept = keras.native(self.kept)
         rows = tf.data.Dataset.from_tensor_slices(x)
         if self._how == "map":
-            total = rows.map(kept.assign_add).reduce(tf.zeros([4]), lambda a, b: a + b)
-            with tf.control_dependencies([total]):
-                return tf.identity(x)
-        if self._how == "reduce":
-            total = rows.reduce(tf.zeros([4]), lambda a, b: kept.assign_add(b))
-            with tf.control_dependencies([total]):
-                return tf.identity(x)
-        single = tf.data.Dataset.from_tensors(x).map(lambda t: (kept.assign_add(t[0]), t)[1]).get_single_element()
-        return tf.ensure_shape(single, [None, 4])
+            done = rows.map(kept.assign_add).reduce(tf.zeros([4]), lambda a, b: a + b)
+        elif self._how == "reduce":
+            done = rows.reduce(tf.zeros([4]), lambda a, b: kept.assign_add(b))
+        else:
+            done = tf.data.Dataset.from_tensors(x).map(lambda t: kept.assign_add(t[0])).get_single_element()
+        with tf.control_dependencies([done]):
+            return tf.identity(x)
 
 
 for _how in ("map", "reduce", "single"):
