@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -17,12 +17,21 @@ class Backward(NamedTuple):
     variables: list[tf.Variable]
 
 
-def run(loss: tf.Tensor, variables: Sequence[tf.Variable], tape: Any, microbatch_size: Any = 1) -> Backward:
+def run(
+    loss: tf.Tensor,
+    variables: Sequence[tf.Variable],
+    tape: Any,
+    microbatch_size: Any = 1,
+    *,
+    mark: Callable[[tf.Tensor], None] = lambda seed: None,
+) -> Backward:
     """Differentiates `loss`, each example counting 1 / `microbatch_size`; by `tape` if it recorded the loss.
 
-    Without a tape the graph itself is differentiated. A tape may have been told to leave something out.
+    Without a tape the graph itself is differentiated. A tape may have been told to leave something out. `mark` gets the
+    seed before anything is made of it.
     """
     seed = tf.identity(tf.fill(tf.shape(loss), 1.0 / tf.cast(microbatch_size, loss.dtype)))
+    mark(seed)
     if tape is None:
         gradients = tf.gradients(loss, list(variables), grad_ys=seed)
     else:

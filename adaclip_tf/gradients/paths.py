@@ -68,7 +68,7 @@ def clipped_sum(
     proven = proof.prove(loss)
     num_records = tf.shape(loss)[0] if num_microbatches is None else _whole_microbatches(loss, num_microbatches)
     size = 1 if num_microbatches is None else tf.math.floordiv(tf.shape(loss)[0], num_records)
-    passed = backward.run(loss, variables, tape, size)
+    passed = backward.run(loss, variables, tape, size, mark=proven.mark_seed)
     proven.look_back(passed.seed, passed.gradients)
     if clip.needs_gradients:
         if path == "ghost":

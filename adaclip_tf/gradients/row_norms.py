@@ -55,7 +55,7 @@ def clipped_row_norms(
     loss, counts = weighted.split(loss, tape)
     proven = proof.prove(loss)
     count = tf.shape(loss)[0]
-    passed = backward.run(loss, variables, tape)
+    passed = backward.run(loss, variables, tape, mark=proven.mark_seed)
     proven.look_back(passed.seed, passed.gradients)
     handles, others = {}, dict.fromkeys(range(len(variables)), "")
     if path != "jacobian":

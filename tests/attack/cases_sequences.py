@@ -66,7 +66,7 @@ def _text_cases():
 
         softmax.__name__, logistic.__name__ = name, f"{name}_binary"
         case("accepted", fast=("graph",) if name == "lstm" else ())(softmax)
-        case("accepted")(logistic)
+        case("accepted", fast=("graph",) if name == "simple_rnn" else ())(logistic)
 
 
 _text_cases()

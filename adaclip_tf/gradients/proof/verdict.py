@@ -89,13 +89,20 @@ class Proof:
                 raise ValueError(_mismatch(piece.tensors[0], f"{count} rows, and the loss has {batch} entries"))
             self._trivial = self._trivial or (count == 1 and batch == 1)
 
+    def mark_seed(self, seed: tf.Tensor) -> None:
+        """Says that entry k of `seed`, [batch], is example k's.
+
+        At once: what is made of it may be labelled while a backward pass is still being made, as loops are (`memory`).
+        """
+        self.walk.labels[seed.ref()] = Rows(0)
+
     def look_back(self, seed: tf.Tensor, gradients: Sequence[Any]) -> None:
         """Labels a backward pass from `seed`, [batch], of which entry k is example k's.
 
         Raises:
           ValueError: if examples are known to meet on the way back, in a custom gradient say.
         """
-        self.walk.labels[seed.ref()] = Rows(0)
+        self.mark_seed(seed)
         for gradient in tf.nest.flatten(list(gradients), expand_composites=True):
             label = None if gradient is None or self._trivial else self.walk.label(gradient)
             if isinstance(label, Lost) and label.mixing:
