@@ -38,7 +38,8 @@ def is_called_in(graph: Any, name: str) -> bool:
 
 def layers_of(model: Any) -> list[Any]:
     """All layers, those nested in layers too. `_flatten_layers` sees lists and dicts of layers; `layers` does not."""
-    return list(model._flatten_layers(include_self=False))
+    # An operation on arrays, such as x + 1 in a functional model of Keras 3, stands where a layer could and holds none.
+    return list(model._flatten_layers(include_self=False)) if hasattr(model, "_flatten_layers") else []
 
 
 def is_functional(model: Any) -> bool:

@@ -135,6 +135,14 @@ def test_an_application():
     assert type(fixed.get_layer("conv1_bn")).__name__ == "GroupNormalization"
 
 
+@generations.keras3_only
+def test_operations_on_arrays_stay():
+    x = L.Input((4,))
+    fixed, text = _fixed(tf.keras.Model(x, L.BatchNormalization(name="norm")(x + 1.0) * 2.0))
+    assert "norm: BatchNormalization is now" in text
+    assert fixed(np.ones((3, 4), np.float32)).shape == (3, 4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "side"),
