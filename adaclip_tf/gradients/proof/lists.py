@@ -92,7 +92,7 @@ def _taken(walk: Walk, label: Listed, element: tf.Tensor) -> Any:
 
 def _nothing(tensor: tf.Tensor) -> Public:
     """What a list gives that nothing was put in: zeros, of a shape that may depend on the number of examples."""
-    return Public(counted=not tensor.shape.is_fully_defined())
+    return EVERYWHERE.but(counted=not tensor.shape.is_fully_defined())
 
 
 def _vector(symbols: tuple[Any, ...]) -> np.ndarray:
