@@ -54,7 +54,7 @@ MISTAKES = (
     Mutation(
         "zeros of a list are no longer than they should be",
         "gradients/proof/lists.py",
-        "return Public(counted=not tensor.shape.is_fully_defined())",
+        "return EVERYWHERE.but(counted=not tensor.shape.is_fully_defined())",
         "return Public()",
         (f"{_COUNTED}::test_what_tells_the_number_of_examples_is_refused[an element that was never put in]",),
     ),
