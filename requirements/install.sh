@@ -16,7 +16,8 @@ bin="$venv/bin"
 root=$(cd "$(dirname "$0")/.." && pwd)
 echo "$root" > "$("$bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/adaclip_tf_checkout.pth"
 "$bin/python" -m pip install --quiet --disable-pip-version-check 'uv==0.13.7' || echo "uv is not available; using pip" >&2
-if [ -x "$bin/uv" ] && VIRTUAL_ENV="$venv" "$bin/uv" pip install --quiet --require-hashes --python "$bin/python" -r "$lock"; then
+# Compiled once here, as pip does: where Python may not write bytecode, each program would compile TensorFlow anew (6 s).
+if [ -x "$bin/uv" ] && VIRTUAL_ENV="$venv" "$bin/uv" pip install --quiet --compile-bytecode --require-hashes --python "$bin/python" -r "$lock"; then
     exit 0
 fi
 "$bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$lock"
