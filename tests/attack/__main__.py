@@ -42,7 +42,9 @@ def main() -> int:
         for mode in modes:
             start = time.perf_counter()
             try:
-                outcome = harness.attack(case, mode, sizes=sizes, removals=arguments.removals)
+                outcome = harness.attack(
+                    case, mode, sizes=[case.fixed] if case.fixed else sizes, removals=arguments.removals
+                )
             except Exception as error:  # the case itself does not run; go on with the others
                 outcome = harness.Outcome("crash", f"the case is broken: {errors.summary(error)}")
             wrong = harness.verdict(case, mode, outcome)
