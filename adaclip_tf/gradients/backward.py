@@ -16,6 +16,11 @@ class Backward(NamedTuple):
     gradients: list[Any]  # by variable: a tensor, `tf.IndexedSlices`, or None where the loss does not depend on it
     variables: list[tf.Variable]
 
+    @property
+    def computed(self) -> tuple[Any, ...]:
+        """All that a run of the pass computes."""
+        return (self.loss, *self.gradients)
+
 
 def run(
     loss: tf.Tensor,

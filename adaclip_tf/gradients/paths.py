@@ -35,6 +35,7 @@ class ClippedSum(NamedTuple):
     squared_norms: tf.Tensor  # |w_k|^2, shape [num_records]
     raw_squared_norms: tf.Tensor | None = None  # |g_k|^2, if it was asked for
     data: tuple[tf.Tensor, ...] = ()  # the batch, as the graph gets it
+    computed: tuple[Any, ...] = ()  # the loss and the gradients of all examples together, as TensorFlow computes them
     poison: tf.Tensor | float = 0.0  # NaN where the run shows that the batch must be refused, see `proof.Proof.poison`
 
 
@@ -112,7 +113,9 @@ def clipped_sum(
     ordered = [totals[i] for i in range(len(variables))]
     least = functools.reduce(tf.minimum, weights)
     norms = tf.add_n(squared_norms)
-    return ClippedSum(ordered, num_records, least, norms, raw if raw_norms else None, proven.data, poison)
+    return ClippedSum(
+        ordered, num_records, least, norms, raw if raw_norms else None, proven.data, passed.computed, poison
+    )
 
 
 def upper_end(norms: Sequence[ghost.SquaredNorms]) -> tf.Tensor:
@@ -219,7 +222,9 @@ def _by_example(passed, proven, transform, clip, num_records, raw_norms, counts)
     totals, norms, raw = _each(passed, proven, range(len(passed.variables)), num_records, 1, consume)
     norms = norms[:, 0]
     weights = core.clip_weights(norms)
-    return ClippedSum(totals, num_records, weights, norms, raw if raw_norms else None, proven.data, poison)
+    return ClippedSum(
+        totals, num_records, weights, norms, raw if raw_norms else None, proven.data, passed.computed, poison
+    )
 
 
 def _each(passed, proven, indices, num_records, num_groups, consume):

@@ -17,10 +17,13 @@ scope is broadcast to all workers by the first one, and so would a noise key be.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import tensorflow as tf
+
+from adaclip_tf.gradients import ClippedSum, graph
 
 T = TypeVar("T")
 
@@ -99,6 +102,38 @@ def together(function: Callable[..., Any], *arguments: Any) -> None:
 def first(value: Any) -> tf.Tensor:
     """One replica's tensor of several that are equal."""
     return tf.distribute.get_strategy().experimental_local_results(value)[0]
+
+
+class Alike:
+    """Sees to it that all replicas compute the same function of their parts of a batch.
+
+    TensorFlow cuts a batch by place: without its first example, each part's first one moves to the replica before it.
+    If its loss were another one there, the sum would move by more than the example that is gone. Workers are
+    processes of their own, which can't be compared here: docs/distribution.md asks them to run one program.
+    """
+
+    def __init__(self) -> None:
+        self._seen: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+    def check(self, batch: ClippedSum) -> None:
+        """Raises ValueError if another replica does not compute in the same step what this one does for `batch`."""
+        if count() == 1:
+            return
+        outermost = batch.data[0].graph
+        while getattr(outermost, "outer_graph", None) is not None and outermost.outer_graph.building_function:
+            outermost = outermost.outer_graph
+        number = int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
+        by_replica = self._seen.setdefault(outermost, {})
+        mine = by_replica.setdefault(number, [])
+        mine.append(graph.fingerprint(batch.computed, batch.data))
+        if any(len(theirs) >= len(mine) and theirs[len(mine) - 1] != mine[-1] for theirs in by_replica.values()):
+            raise ValueError(
+                "The replicas do not compute the same: something in the model or the loss depends on which replica it "
+                "runs on. Which replica an example meets depends on the others in its batch, so they would change "
+                "its gradient. Leave out the replica's number. Where BatchNormalization was trained on replicas and is "
+                "frozen now, `for v in model.non_trainable_variables: v.assign(v.numpy())`, in the strategy's scope, "
+                "gives all replicas the same averages."
+            )
 
 
 class PerReplica(Generic[T]):

@@ -45,6 +45,7 @@ class PrivateStep:
         self.noise_sources = replicas.PerReplica(
             functools.partial(noise.NoiseSource, settings.seed, terms=settings.noise_terms)
         )
+        self._alike = replicas.Alike()
         self._fused_transform = fused.if_large(self._transform, lambda: self.specs, centers.transform)
         self._fused_learn = fused.if_large(self._published_step, lambda: self.specs)
         self._fused_private_step = fused.if_large(self._private_step, lambda: self.specs)
@@ -159,6 +160,7 @@ class PrivateStep:
             clip=clip,
             raw_norms=self.settings.nonprivate_metrics,
         )
+        self._alike.check(batch)
         self._together = [self, *shared_batches.note(self, batch.data)]
         if self.settings.nonprivate_metrics:
             self.nonprivate.record(batch)

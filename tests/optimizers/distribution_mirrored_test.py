@@ -102,10 +102,16 @@ def test_what_a_replica_sends(results):
         pytest.param("made_outside", "inside `with strategy.scope():`", marks=generations.keras2_only),
         ("batch_norm", "reduces over the batch axis"),
         ("cross_replica", "`strategy.run`"),
+        ("replica", "depends on which replica it runs on"),
+        ("frozen", "depends on which replica it runs on"),
     ],
 )
 def test_refusals(results, case, says):
     assert says in results["refusals:replicas=2"][case]
+
+
+def test_what_a_refusal_advises_is_accepted(results):
+    assert results["refusals:replicas=2"]["frozen_alike"] is None
 
 
 def test_arithmetic_of_the_page():

@@ -302,7 +302,28 @@ def refusals(replicas):
             variable = tf.Variable(1.0)
             adaclip_tf.DPAdaClipSGD(noise_multiplier=1.0).minimize(lambda: variable * tf.ones([2]), [variable])
 
+    class ByReplica(tf.keras.layers.Layer):
+        def call(self, inputs):
+            replica = tf.distribute.get_replica_context()
+            return inputs if replica is None else inputs * (1.0 - 2.0 * tf.cast(_number(replica), tf.float32))
+
+    def frozen(same):
+        with strategy.scope():
+            shape = (models.FEATURES,)
+            net = tf.keras.Sequential([tf.keras.layers.BatchNormalization(input_shape=shape), tf.keras.layers.Dense(3)])
+            net.layers[0].trainable = False
+            mean = net.layers[0].moving_mean
+            for number, copy in enumerate((mean.value if keras.GENERATION == 3 else mean).values):
+                copy.assign(tf.fill([models.FEATURES], float(number)))
+            if same:  # as the message says
+                for variable in net.non_trainable_variables:
+                    variable.assign(variable.numpy())
+        return net
+
     cases = {
+        "replica": lambda: fit(lambda: tf.keras.Sequential([ByReplica(), tf.keras.layers.Dense(3)])),
+        "frozen": lambda: fit(lambda: frozen(same=False)),
+        "frozen_alike": lambda: fit(lambda: frozen(same=True)),
         "microbatches": lambda: fit(num_microbatches=replicas + 1),
         "empty_with_microbatches": lambda: fit(num_microbatches=replicas, data=dataset.unbatch().take(1).batch(8)),
         "eager": lambda: fit(compiled={"run_eagerly": True}),
@@ -318,6 +339,10 @@ def refusals(replicas):
         except Exception as error:
             said[name] = f"{type(error).__name__}: {error}"
     return said
+
+
+def _number(replica):
+    return tf.get_static_value(replica.replica_id_in_sync_group)
 
 
 def parameter_server():

@@ -6,10 +6,12 @@
 | what is computed from what?      | `reach` | `ancestors`, `in_order`, `behind`, `bodies`              |
 | what is known before the run?    | `known` | `constant`, `axes`, `shape_of_shape`, `reduced_axes`      |
 | what is this a sum of?           | `contributions` | `contributions`                                  |
+| do these compute the same?       | `alike` | `fingerprint`                                           |
 | what must a run establish?       | `extents` | `Fact`, `poison`                                        |
 """
 
 # ruff: noqa: F401  (to hand these on is what this file is for)
+from adaclip_tf.gradients.graph.alike import fingerprint
 from adaclip_tf.gradients.graph.contributions import contributions
 from adaclip_tf.gradients.graph.extents import Fact, poison
 from adaclip_tf.gradients.graph.known import (
