@@ -39,32 +39,28 @@ _ROUNDING = 1e-3  # by how much two runs of one computation may differ, relative
 
 def for_each_microbatch(
     backward: Backward,
-    pieces: Sequence[proof.Piece],
+    proven: proof.Proof,
     num_microbatches: tf.Tensor,
     consume: Callable[[tf.Tensor, list[tf.Tensor], Any], Any],
     state: Any,
-    *,
-    apart: bool = False,
 ) -> Any:
     """Folds `consume(k, gradients of microbatch k, state) -> state` over all microbatches.
 
     Args:
       backward: the loss and its gradients, tensors of the current graph. A variable the loss does not depend on has
         gradient 0.
-      pieces: the data that the loss depends on, `proof.prove(loss).pieces`.
+      proven: what is known about the loss, `proof.prove(loss)`.
       num_microbatches: how many microbatches of consecutive examples there are.
       consume: gets dense float32 gradients of the microbatch's mean loss.
       state: a structure of tensors, what `consume` gets first.
-      apart: whether examples are proven to stay apart, which spares a check (`Proof.keeps_apart`).
 
     Returns:
       The last state.
     """
-    if not pieces:
-        raise ValueError(f"The loss does not depend on any data that enters this graph; {proof.PASS}")
+    pieces, apart = proven.pieces, proven.keeps_apart(backward.gradients)
     batch_size = tf.shape(backward.loss)[0]
     microbatch_size = tf.math.floordiv(batch_size, tf.maximum(num_microbatches, 1))
-    whole_batches = not _runs_on_less(backward, pieces, num_microbatches)
+    whole_batches = not _runs_on_less(backward, proven, num_microbatches, apart)
 
     def body(k, state):
         rows = k * microbatch_size + tf.range(microbatch_size)
@@ -141,27 +137,33 @@ def _poison_unless_equal(ours: list[tf.Tensor], theirs: list[tf.Tensor]) -> tf.T
         return tf.where(holds, 0.0, float("nan"))
 
 
-def _runs_on_less(backward: Backward, pieces: Sequence[proof.Piece], num_microbatches: Any) -> bool:
+def _runs_on_less(backward: Backward, proven: proof.Proof, num_microbatches: Any, apart: bool) -> bool:
     """Whether the graph can be run on one microbatch, where it was made for batches of a fixed size.
 
-    That size may be baked into it as a constant. A trial in a graph of its own tells: it fails, or its loss has another
-    length than the microbatch. Such a graph gets the microbatch repeated until the batch is full.
+    That size may be baked into it as a constant: in shapes, which may fail, or spread one example over a batch of
+    copies without a word; in the gradient of a mean. What it gave would then hang on the size of the batch. So examples
+    must be proven to stay apart, and in a trial, in a graph of its own, every tensor must get the extents that its
+    label promises to so few examples. Then each op sees just the part of its inputs that is the microbatch's, and gives
+    that part of its result. Any other graph gets the microbatch repeated until the batch is full.
     """
     batch, count = backward.loss.shape[0], tf.get_static_value(num_microbatches)
-    if all(piece.static_count() is None for piece in pieces):
+    if all(piece.static_count() is None for piece in proven.pieces):
         return True
     if batch is None or not count:
         return False
     size = batch // int(count)
+    if size == batch:
+        return True
+    if not apart:
+        return False
     with FuncGraph("trial").as_default():
         try:
-            copy = _Copy(backward, pieces, tf.range(size))
-            loss: Any = copy(backward.loss)
+            copy = _Copy(backward, proven.pieces, tf.range(size))
             copy.replace(backward.seed, tf.ones([size], backward.loss.dtype))
-            tf.nest.map_structure(copy, backward.gradients, expand_composites=True)
+            tf.nest.map_structure(copy, [backward.loss, backward.gradients], expand_composites=True)
         except (ValueError, TypeError, tf.errors.OpError):
             return False
-        return bool(loss.shape[0] == size)
+        return all(proven.is_of_fewer(tensor, copied, size, batch) for tensor, copied in copy.tensors())
 
 
 def _dense(gradient: Any, shape: tf.TensorShape) -> tf.Tensor:
@@ -207,6 +209,10 @@ class _Copy:
         fork._copies = object_identity.ObjectIdentityDictionary()
         fork._copies.update(self._copies)
         return fork
+
+    def tensors(self) -> list[tuple[tf.Tensor, tf.Tensor]]:
+        """All that was copied or replaced, with what stands for it."""
+        return [(tensor, copied) for tensor, copied in self._copies.items() if isinstance(tensor, tf.Tensor)]
 
     def replace(self, tensor: tf.Tensor, copy: tf.Tensor) -> None:
         """Whoever needs `tensor` gets `copy`."""

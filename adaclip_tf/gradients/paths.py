@@ -16,6 +16,7 @@ import tensorflow as tf
 from absl import logging
 
 from adaclip_tf import core
+from adaclip_tf._internal import made
 from adaclip_tf.gradients import backward, ghost, isolated, proof, spelled_out, weighted
 
 PATHS = ("auto", "ghost", "jacobian")
@@ -67,7 +68,7 @@ def clipped_sum(
     if num_microbatches is None:  # a microbatch has no weight of its own
         loss, counts = weighted.split(loss, tape)
     proven = proof.prove(loss)
-    num_records = tf.shape(loss)[0] if num_microbatches is None else _whole_microbatches(loss, num_microbatches)
+    num_records = num_examples(loss) if num_microbatches is None else _whole_microbatches(loss, num_microbatches)
     size = 1 if num_microbatches is None else tf.math.floordiv(tf.shape(loss)[0], num_records)
     passed = backward.run(loss, variables, tape, size, mark=proven.mark_seed)
     proven.look_back(passed.seed, passed.gradients)
@@ -122,6 +123,11 @@ def upper_end(norms: Sequence[ghost.SquaredNorms]) -> tf.Tensor:
     """The most that the squared norms of some variables can add up to, but for the rounding of this sum."""
     total = tf.add_n([part.value for part in norms])
     return total + ROUNDING * tf.add_n([part.magnitude for part in norms])
+
+
+def num_examples(loss: tf.Tensor) -> tf.Tensor:
+    """How many entries a loss [batch] has, as a constant where that is known before the run."""
+    return tf.convert_to_tensor(made.extent(loss, 0))
 
 
 def _whole_microbatches(loss, num_microbatches):
@@ -237,9 +243,7 @@ def _each(passed, proven, indices, num_records, num_groups, consume):
         tf.TensorArray(tf.float32, size=num_records, element_shape=[num_groups]),
         tf.TensorArray(tf.float32, size=num_records, element_shape=[]),
     )
-    totals, norms, raw = isolated.for_each_microbatch(
-        chosen, proven.pieces, num_records, consume, start, apart=proven.keeps_apart(chosen.gradients)
-    )
+    totals, norms, raw = isolated.for_each_microbatch(chosen, proven, num_records, consume, start)
     return totals, norms.stack(), raw.stack()
 
 

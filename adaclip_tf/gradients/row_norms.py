@@ -54,7 +54,7 @@ def clipped_row_norms(
     """
     loss, counts = weighted.split(loss, tape)
     proven = proof.prove(loss)
-    count = tf.shape(loss)[0]
+    count = paths.num_examples(loss)
     passed = backward.run(loss, variables, tape, mark=proven.mark_seed)
     proven.look_back(passed.seed, passed.gradients)
     handles, others = {}, dict.fromkeys(range(len(variables)), "")
@@ -100,9 +100,7 @@ def _isolated(passed, proven, scale, indices, known, count, counts):
         [tf.zeros(b.shape) for b in scales],
         tf.TensorArray(tf.float32, size=count, element_shape=[]),
     )
-    totals, norms = isolated.for_each_microbatch(
-        chosen, proven.pieces, count, consume, start, apart=proven.keeps_apart(chosen.gradients)
-    )
+    totals, norms = isolated.for_each_microbatch(chosen, proven, count, consume, start)
     return dict(zip(indices, totals)), norms.stack()
 
 

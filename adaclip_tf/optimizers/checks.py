@@ -123,6 +123,14 @@ def check_known_variables(indices, variables, name) -> None:
         )
 
 
+def is_of_new_optimizer(values) -> bool:
+    """Whether saved values are of an optimizer without any state: Keras's count of updates, 0, and a learning rate.
+
+    There is nothing to restore then. What was built has a count of noised steps besides, and is never so short.
+    """
+    return 1 <= len(values) <= 2 and all(np.ndim(value) == 0 for value in values) and int(np.asarray(values[0])) == 0
+
+
 def check_state(variables, values, name, positive=()) -> None:
     """Refuses saved values of an optimizer's variables unless all of them fit; those in `positive` are above 0."""
     fix = "To load it, use the same arguments (`momentum`, `accumulation_steps`, ...) on the same model."

@@ -135,9 +135,10 @@ class DPOptimizer(Shell):
 
     @property
     def noised_steps(self) -> tf.Variable:
-        """How many noised sums the weights have seen, an int64 variable saved with them."""
+        """How many noised sums the weights have seen, an int64 variable saved with them. To be read, as by `int`."""
         self._check_built()
-        return self.private_step.noised_steps
+        # `int` can't read one that is mirrored; all replicas have the same.
+        return self.strategy.experimental_local_results(self.private_step.noised_steps)[0]
 
     def _check_built(self):
         if not self.private_step.built:

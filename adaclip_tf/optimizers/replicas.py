@@ -94,6 +94,11 @@ def add_up(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, list(tensors))
 
 
+def meet() -> bool:
+    """Whether the caller is a replica, be it the only one, and Keras's update waits for all of them."""
+    return tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context()
+
+
 def together(function: Callable[..., Any], *arguments: Any) -> None:
     """Calls `function(strategy, *arguments)` once for all replicas, with their arguments side by side."""
     tf.distribute.get_replica_context().merge_call(function, args=arguments)

@@ -114,10 +114,10 @@ class Shell(keras.OptimizerBase):
         # Weights, momentum and `iterations` stand still until the logical batch is complete.
         if self.accumulation_steps == 1:
             apply()
-        elif replicas.count() == 1:
+        elif not replicas.meet():
             tf.cond(complete, apply, lambda: complete)
         else:
-            # Replicas can't meet inside `tf.cond`, so they enter it together.
+            # Replicas can't meet inside `tf.cond`, so they enter it together; a single one of a strategy, too.
             replicas.together(functools.partial(_update_if, update), complete, grads_and_vars)
         return self.iterations
 
@@ -152,13 +152,24 @@ class Shell(keras.OptimizerBase):
 
     def load_own_variables(self, store):
         """Restores the state, all of it or none: a lost count of steps would be a lost privacy guarantee."""
-        self.check_saved([store[key] for key in sorted(store.keys(), key=int)])
-        super().load_own_variables(store)
+        values = [store[key] for key in sorted(store.keys(), key=int)]
+        if not checks.is_of_new_optimizer(values):
+            self.check_saved(values)
+            super().load_own_variables(store)
 
     def set_weights(self, weights):
         """Restores the state from a list of arrays, all of it or none."""
         self.check_saved(weights)
         super().set_weights(weights)
+
+    def __reduce__(self):
+        """For `copy` and `pickle`: one of the same configuration, where there is no state yet."""
+        if keras.has_state(self):
+            raise ValueError(
+                f"{self.name} has state, which can't be copied or pickled without the weights that it is of: copy or "
+                "save the model that it trains. `from_config(optimizer.get_config())` makes a new optimizer."
+            )
+        return type(self).from_config, (self.get_config(),)
 
 
 def _update_if(update, strategy, complete, grads_and_vars):

@@ -131,6 +131,8 @@ class WrappingOptimizer(DPOptimizer):
     def load_own_variables(self, store):
         """Restores the private state, all of it or none; Keras goes on to the inner optimizer by itself."""
         values = [store[key] for key in sorted(store.keys(), key=int)]
+        if not values:  # saved before there was any state
+            return
         self.check_saved(values, self._own_variables)
         for variable, value in zip(self._own_variables, values):
             variable.assign(value)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from adaclip_tf import DPFixedClipSGD
-from adaclip_tf.gradients import backward, graph, isolated, proof
+from adaclip_tf.gradients import backward, graph, isolated, paths, proof
 from tests import models
 
 
@@ -23,15 +23,15 @@ def _traced(step, num_microbatches=None, signature=None, jit_compile=None):
     @tf.function(input_signature=signature, reduce_retracing=signature is None, jit_compile=jit_compile)
     def run(*tensors):
         loss, variables = step(*tensors)
-        n = tf.shape(loss)[0] if num_microbatches is None else num_microbatches
+        n = paths.num_examples(loss) if num_microbatches is None else num_microbatches
         arrays = [tf.TensorArray(tf.float32, size=n, element_shape=v.shape) for v in variables]
-        pieces = proof.prove(loss).pieces
-        passed = backward.run(loss, variables, _GraphTape())
+        proven = proof.prove(loss)
+        passed = backward.run(loss, variables, _GraphTape(), mark=proven.mark_seed)
 
         def consume(k, gradients, state):
             return [array.write(k, gradient) for array, gradient in zip(state, gradients)]
 
-        return [array.stack() for array in isolated.for_each_microbatch(passed, pieces, n, consume, arrays)]
+        return [array.stack() for array in isolated.for_each_microbatch(passed, proven, n, consume, arrays)]
 
     return lambda *arguments: [result.numpy() for result in run(*arguments)]
 
@@ -185,6 +185,43 @@ def test_a_batch_of_copies_gives_the_gradients_of_examples_that_stay_apart():
     drop = lambda y: dropout(_in_another_order_and_back(y), training=True)  # noqa: E731
     drawn = _gradients(_fixed_size(drop), tf.constant(x[[0] * 4]))[0]
     assert len({row.tobytes() for row in drawn}) > 1
+
+
+def _dense(x, weights):
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.cast(x[:, 0] > 0.0, tf.int32), x @ weights)
+
+
+def _spread(x, weights):
+    """The gradient of `maximum` holds zeros for a whole batch: next to them one example becomes as many."""
+    return tf.maximum(x[:, 0] + weights[0, 0], 0.1)
+
+
+@pytest.mark.parametrize(("function", "alone"), [(_dense, True), (_spread, False)])
+def test_a_graph_for_one_size_of_batch_runs_on_less_where_no_shape_holds_that_size(function, alone, monkeypatch):
+    weights = tf.Variable([[1.0, -0.5], [0.5, 2.0]])
+    x = tf.constant(np.random.default_rng(0).normal(size=[4, 2]).astype(np.float32))
+    runs_on_less, seen = isolated._runs_on_less, []
+    monkeypatch.setattr(isolated, "_runs_on_less", lambda *given: seen.append(runs_on_less(*given)) or seen[-1])
+    step = lambda x: (function(x, weights), [weights])  # noqa: E731
+    actual = _gradients(step, x)[0]
+    assert seen == [alone]
+    for k in range(4):
+        with tf.GradientTape() as tape:
+            loss = function(x, weights)[k]
+        np.testing.assert_allclose(actual[k], tape.gradient(loss, weights), rtol=1e-5)
+
+
+@pytest.mark.parametrize("num_microbatches", [None, 4])
+def test_what_runs_on_less_does_not_hang_on_the_size_that_the_graph_was_made_for(num_microbatches):
+    """A sum over the batch whose gradient is spread over four examples, behind an op that hides that it is one."""
+    weights = tf.Variable([1.0, 2.0])
+
+    def step(x):
+        hidden = tf.linalg.expm(tf.linalg.diag(x * weights))
+        return tf.reduce_sum(x, axis=1) * tf.reduce_sum(hidden), [weights]
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="how many examples the batch has"):
+        _gradients(step, tf.ones([4, 2]), num_microbatches=num_microbatches)
 
 
 def test_ops_are_listed_once_behind_what_they_need_and_wait_for():

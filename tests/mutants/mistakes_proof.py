@@ -282,6 +282,16 @@ MISTAKES = (
         ),
     ),
     Mutation(
+        "an example is run in a graph that makes four of it",
+        "gradients/proof/verdict.py",
+        "            expected[label.axis] = extent // batch * size\n",
+        "            expected[label.axis] = copy.shape[label.axis]\n",
+        (
+            "tests/gradients/isolated_test.py::"
+            "test_a_graph_for_one_size_of_batch_runs_on_less_where_no_shape_holds_that_size[_spread-False]",
+        ),
+    ),
+    Mutation(
         "the isolated path gets the whole batch",
         "gradients/isolated.py",
         "        rows = k * microbatch_size + tf.range(microbatch_size)\n",

@@ -1,7 +1,9 @@
 """State survives saving, loading, checkpoints, and being killed."""
 
+import copy
 import os
 import pathlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -11,7 +13,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD
+from adaclip_tf import DPAdaClipSGD, DPFixedClip, DPFixedClipSGD
+from adaclip_tf.optimizers import checks
 from tests import generations, models
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -50,6 +53,32 @@ def test_a_loaded_model_goes_on_where_the_saved_one_stopped(name, tmp_path):
         m.fit(inputs, labels, batch_size=4, shuffle=False, verbose=0)
     for ours, theirs in zip(model.get_weights(), loaded.get_weights()):
         np.testing.assert_array_equal(ours, theirs)
+
+
+_COPIES = (copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value)))  # noqa: S301
+
+
+@pytest.mark.parametrize("make", [_optimizer, lambda: DPFixedClip("adam", l2_norm_clip=1.0, noise_multiplier=0.0)])
+def test_a_model_and_its_optimizer_are_copied_before_the_first_step(make):
+    model = models.mlp()
+    model.compile(make(), models.per_example_loss())
+    copied = copy.deepcopy(model)
+    copied.fit(*models.data(8), batch_size=4, verbose=0)
+    assert int(copied.optimizer.noised_steps) == 2
+    for copies in _COPIES:
+        assert copies(model.optimizer).get_config() == model.optimizer.get_config()
+        with pytest.raises(ValueError, match="copy or save the model"):
+            copies(copied.optimizer)
+    again = copy.deepcopy(copied)
+    assert int(again.optimizer.noised_steps) == 2
+
+
+def test_an_optimizer_that_has_trained_is_not_taken_for_a_new_one():
+    """What plain SGD saves is as short as what a private optimizer saves that was never built; its count tells."""
+    assert checks.is_of_new_optimizer([np.int64(0), np.float32(0.1)])
+    assert checks.is_of_new_optimizer([np.int64(0)])
+    for values in ([], [np.int64(3), np.float32(0.1)], [np.int64(0), np.zeros([2])], [np.int64(0)] * 3):
+        assert not checks.is_of_new_optimizer(values)
 
 
 @generations.keras2_only

@@ -1,13 +1,16 @@
 """Tests of `adaclip_tf.optimizers.replicas` on one replica; several are in distribution_mirrored_test.py."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from adaclip_tf import DPFixedClipSGD
+from adaclip_tf import DPFixedClip, DPFixedClipSGD
 from adaclip_tf._internal import variables
 from adaclip_tf.core import noise
 from adaclip_tf.optimizers import replicas
+from tests import models
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +60,25 @@ def test_state_is_mirrored_wherever_it_is_built(mirrored):
         variable = tf.Variable(tf.zeros([2]))
         optimizer = DPFixedClipSGD(l2_norm_clip=1.0, noise_multiplier=1.0)
     optimizer.build([variable])  # outside the scope
-    assert isinstance(optimizer.noised_steps, tf.distribute.DistributedValues)
+    assert isinstance(optimizer.private_step.noised_steps, tf.distribute.DistributedValues)
+    assert int(optimizer.noised_steps) == 0
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_strategy_of_one_replica_accumulates_as_no_strategy_does(mirrored, inner):
+    """Its update meets other replicas too, which it can't do inside of `tf.cond`."""
+    weights = []
+    for scope in (mirrored.scope(), contextlib.nullcontext()):
+        with scope:
+            model = models.softmax_regression()
+            settings = {"l2_norm_clip": 1.0, "noise_multiplier": 1.0, "accumulation_steps": 2, "seed": 1}
+            optimizer = DPFixedClip("adam", **settings) if inner else DPFixedClipSGD(0.5, momentum=0.9, **settings)
+            model.compile(optimizer, models.per_example_loss())
+        model.fit(*models.data(8), batch_size=2, shuffle=False, verbose=0)
+        assert int(optimizer.noised_steps) == 2
+        weights.append(model.get_weights())
+    for ours, theirs in zip(*weights):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 def test_the_scope_is_entered_once(mirrored):

@@ -119,6 +119,25 @@ class Proof:
         sums = [self._sum(gradient) for gradient in gradients if gradient is not None]
         return self.unproven is None and not self._checks and sums == [(None, frozenset())] * len(sums)
 
+    def is_of_fewer(self, tensor: tf.Tensor, copy: tf.Tensor, size: int, batch: int) -> bool:
+        """Whether `copy` has the shape that `tensor`, of a batch of `batch` examples, has for `size` of them.
+
+        The axis that holds the examples must be known to be so much shorter, and no other may differ. False where the
+        label does not say what must be.
+        """
+        label = self.walk.label(tensor)
+        if isinstance(label, (Public, Sizes)) or tensor.dtype == tf.resource:
+            return True  # computed from public things, and from how many examples there are
+        if not isinstance(label, (Rows, Summed)) or tensor.shape.rank is None or copy.shape.rank != tensor.shape.rank:
+            return False
+        expected = tensor.shape.as_list()
+        if isinstance(label, Rows):
+            extent = expected[label.axis]
+            if extent is None or extent % batch or copy.shape[label.axis] is None:
+                return False
+            expected[label.axis] = extent // batch * size
+        return all(extent is None or extent == other for extent, other in zip(expected, copy.shape))
+
     def _sum(self, gradient: Any) -> tuple[str | None, frozenset[int]]:
         """Why a gradient is not known to be a sum over examples, and the checks on which it hangs that it is."""
         if self._trivial:
