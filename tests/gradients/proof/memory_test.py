@@ -37,14 +37,13 @@ def _rounds(bank, how_many):
 
 
 def _growing_loop(bank, x):
-    """A loop that is not followed, since its state changes its layout in every round."""
+    """A loop that is not followed: data reaches what decides about the next round only after many of them."""
 
-    def round_of(i, a, b, c, d, e):
+    def round_of(i, *states):
         with tf.control_dependencies([bank.assign_add(1.0)]):
-            return i + 1, x[0, 0], a, b, c, d + 0.0 * e
+            return i + 1, x[0, 0], *states[:-2], states[-2] + 0.0 * states[-1]
 
-    zero = tf.constant(0.0)
-    tf.while_loop(lambda i, a, b, c, d, e: e < 1.0, round_of, (0, zero, zero, zero, zero, zero))
+    tf.while_loop(lambda i, *states: states[-1] < 1.0, round_of, (0, *[tf.constant(0.0)] * 12))
 
 
 WRITES = {
