@@ -120,6 +120,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         *_OPTIMIZER,
         "tests/optimizers/optimizer_saving_test.py",
         "tests/optimizers/bad_input_test.py",
+        "tests/optimizers/distribution_mirrored_test.py",
     ),
     "optimizers/dp_optimizer.py": (
         *_OPTIMIZER,
@@ -127,6 +128,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/optimizers/bad_input_test.py",
     ),
     "optimizers/shell.py": (
+        "tests/optimizers/replicas_test.py",
         *_OPTIMIZER,
         "tests/optimizers/optimizer_saving_test.py",
         "tests/optimizers/bad_input_test.py",
