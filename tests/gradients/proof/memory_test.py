@@ -93,6 +93,15 @@ def test_what_no_data_decides_may_be_written(size):
     _proven(step, size)
 
 
+def test_checks_and_prints_keep_nothing():
+    def step(x):
+        tf.debugging.Assert(tf.reduce_all(x < 1e9), [x])
+        tf.print(x)
+        proof.prove(_loss(x))
+
+    _proven(step)
+
+
 @tf1.Defun(tf.float32)
 def _python_of_tensorflow_1(x):
     return _python(x)

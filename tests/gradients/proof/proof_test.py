@@ -325,6 +325,20 @@ def test_a_train_step_may_not_write_after_the_optimizer_was_called():
         tf.function(lambda x: step(x, True), input_signature=signature).get_concrete_function()
 
 
+def test_inputs_that_the_loss_does_not_get_may_be_of_any_length():
+    """The two parts of an element come out of one op."""
+    elements = tf.data.Dataset.from_tensors((tf.ones([8, 3]), tf.ones([5]))).repeat()
+    iterator = iter(elements)
+
+    def step(part):
+        element = next(iterator)
+        proof.prove(_rows(element[0]) * (tf.reduce_sum(element[1]) if part else 1.0))
+
+    tf.function(lambda: step(0), autograph=False).get_concrete_function()
+    with pytest.raises(ValueError, match=APART):
+        tf.function(lambda: step(1), autograph=False).get_concrete_function()
+
+
 def test_what_is_not_computed_from_data_may_be_written():
     count = tf.Variable(0)
 
