@@ -240,7 +240,7 @@ MISTAKES = (
         "gradients/proof/memory.py",
         "if write.handle not in found.metrics or write.handle in read:",
         "if write.handle not in found.metrics:",
-        ("tests/gradients/proof/proof_test.py::test_what_the_loss_read_is_no_metric_later",),
+        ("tests/gradients/proof/proof_test.py::test_what_the_loss_read_is_no_metric_later[True]",),
     ),
     Mutation(
         "a scalar of the dataset is public",
