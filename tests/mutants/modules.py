@@ -141,7 +141,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/weighted.py": ("tests/gradients/weighted_test.py",),
     "gradients/reduced.py": ("tests/gradients/reduced_test.py",),
     "optimizers/quantile_clip.py": ("tests/optimizers/baselines_test.py",),
-    "_internal/variables.py": ("tests/optimizers/replicas_test.py",),
+    "_internal/variables.py": ("tests/internal/variables_test.py", "tests/optimizers/replicas_test.py"),
     "optimizers/adaclip.py": _OPTIMIZER,
     "optimizers/replicas.py": ("tests/optimizers/replicas_test.py", "tests/optimizers/distribution_mirrored_test.py"),
     "query.py": ("tests/query_test.py", "tests/property_test.py::test_query", "tests/examples/federation_test.py"),
