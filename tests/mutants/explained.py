@@ -90,4 +90,5 @@ EXPLAINED: dict[str, str] = {
     "optimizers/settings.py:Settings:c70f69": "The same: `DPOptimizer` gives every setting, so no default is used.",
     "training/private_training.py:PrivateTraining._notes:ddf6e2": "Only advice in the summary; no number hangs on it.",
     "training/private_training.py:PrivateTraining.summary:faeb80": "Only where the lines of the summary are broken.",
+    "data/streaming.py:module:9fabe8": "Only how many examples may be in memory at once.",
 }

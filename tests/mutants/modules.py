@@ -144,7 +144,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "_internal/variables.py": ("tests/internal/variables_test.py", "tests/optimizers/replicas_test.py"),
     "optimizers/adaclip.py": _OPTIMIZER,
     "optimizers/replicas.py": ("tests/optimizers/replicas_test.py", "tests/optimizers/distribution_mirrored_test.py"),
-    "query.py": ("tests/query_test.py", "tests/property_test.py::test_query", "tests/examples/federation_test.py"),
+    "query.py": ("tests/query_test.py", "tests/property_test.py::test_query"),
     "data/sampling.py": ("tests/data/sampling_test.py",),
     "data/rows.py": ("tests/data/rows_test.py", "tests/data/sampling_test.py"),
     "data/streaming.py": ("tests/data/streaming_test.py",),
