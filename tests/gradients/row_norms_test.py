@@ -155,3 +155,23 @@ def test_weights_do_as_in_training(path, rng):
         np.testing.assert_allclose(np.concatenate(fewer), np.concatenate([e.ravel() for e in expected]), rtol=1e-4)
         moved = np.concatenate([part.ravel() for part in totals]) - np.concatenate(fewer)
         assert np.linalg.norm(moved) <= 1.0 + 1e-4
+
+
+def test_what_training_refuses_is_refused():
+    """A gradient that looks at the batch; and whatever has no ghost rule, where nothing else is allowed."""
+    w = tf.Variable(tf.ones([3, 2]))
+
+    @tf.custom_gradient
+    def scaled(y):
+        return tf.identity(y), lambda dy: dy * tf.reduce_max(y)
+
+    def ask(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(scaled(x @ w), axis=1)
+        return gradients.clipped_row_norms(loss, [w], tape, [tf.ones([3, 1])])
+
+    with pytest.raises(ValueError, match="so that one example changes others"):
+        tf.function(ask, [tf.TensorSpec([None, 3])], autograph=False).get_concrete_function()
+    asked = Asked(both_paths(), "ghost")
+    with pytest.raises(ValueError, match="No ghost rule for some variables"):
+        asked._ask.get_concrete_function()
