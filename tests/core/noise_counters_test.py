@@ -26,10 +26,10 @@ def _sizes(seed):
 def _calls(number, terms, jit_compile=None):
     """`number` calls for variables of four sets of sizes in turn: the state before and after, counters, sizes.
 
-    The lower half of the counter runs over within the first call, in its last variable.
+    The lower half of the counter runs over within the first call, between its variables.
     """
     source = noise.NoiseSource(seed=1, terms=terms)
-    source._state.assign([-(10**11), *source._state.numpy()[1:]])
+    source._state.assign([-(10**6), *source._state.numpy()[1:]])
     before = source._state.numpy().view(np.uint64)
 
     def call(sizes):
@@ -67,6 +67,8 @@ def test_a_million_pairs_of_call_and_variable_have_blocks_of_their_own(million):
     before, after, counters, _ = million
     assert counters.shape == (1000, VARIABLES, 1, 2)
     assert after[1] == before[1] + np.uint64(1)  # the carry was met
+    run_over = counters[0, :, 0, 0] < before[0]
+    assert run_over.any() and not run_over.all()  # by variables of the first call, too
     assert _overlaps(*million) == 0
 
 
@@ -98,10 +100,14 @@ def test_layout_has_no_gaps():
 
 @pytest.mark.parametrize("jit_compile", [None, True])
 @pytest.mark.parametrize("many", [1, 2**15])
-@pytest.mark.parametrize("before_overflow", [1, 2, 7, 9, 1000])
-def test_draws_where_the_lower_half_of_the_counter_overflows(before_overflow, many, jit_compile, monkeypatch):
-    """The carry, in the op that moves on, in `_advance`, in the op that fills and in `core.philox`."""
+@pytest.mark.parametrize(("before_overflow", "together"), [(1, 1), (2, 2**24), (7, 1), (9, 2**24), (1000, 1)])
+def test_draws_where_the_lower_half_of_the_counter_overflows(before_overflow, together, many, jit_compile, monkeypatch):
+    """The carry, in the op that moves on, in `_advance`, in the op that fills and in `core.philox`.
+
+    `_advance` moves on from one group of draws to the next: there is one group, or each draw is its own.
+    """
     monkeypatch.setattr(noise, "_MANY", many)
+    monkeypatch.setattr(noise, "_TOGETHER", together)
     source = noise.NoiseSource()
     high, key = 2**64 - 5, 12345
     source._state.assign(np.array([2**64 - before_overflow, high, key], np.uint64).view(np.int64))

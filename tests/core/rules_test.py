@@ -79,6 +79,14 @@ def test_statistics_add_up_over_the_records():
     np.testing.assert_allclose(total, [math.sqrt(0.3)], rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_is_a_value_and_says_how_many_statistics_it_has(name):
+    """What it is accounted by cannot be changed behind the accounts' back."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        RULES[name].share = 0.5
+    assert RULES[name].num_statistics == (1 if name == "quantile" else 0)
+
+
 def test_a_clip_is_a_value():
     for clip, name in ((core.NormClip(), "radius"), (core.CoordinateClip(4), "dimension")):
         with pytest.raises(dataclasses.FrozenInstanceError):

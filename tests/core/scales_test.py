@@ -1,5 +1,6 @@
 """The rule with scales that were learnt before training: (a, b), the direction, what does not fit."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -95,11 +96,17 @@ def test_config_goes_there_and_back_through_json():
         ({"shapes": [np.ones(0)]}, r"`shapes\[0\]`"),
         ({"shapes": [np.ones(1)], "clip": 1e16}, r"`shapes\[0\]`"),
         ({"shapes": [np.ones(1)], "clip": 1e-14, "multiplier": 0.01}, r"`shapes\[0\]`"),
+        ({"shapes": [np.ones(1)], "clip": 1e14, "multiplier": 1e2}, r"`shapes\[0\]`"),
     ],
 )
 def test_numbers_that_are_no_scales_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         core.Scales(**{"clip": 1.0, "shapes": SHAPES, **arguments})
+
+
+def test_scales_stay_as_they_were_checked():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        rule().scales.clip = 0.0
 
 
 def test_scales_of_another_model_are_refused():

@@ -244,3 +244,11 @@ def test_fit_without_retracing_and_with_empty_batches(rng):
     model.fit(batches, epochs=2, verbose=0)
     assert len(traces) == after_first
     assert {shape[0] for shape in traces} == {None}
+
+
+def test_a_strategy_gets_whole_batches_unless_it_asks_for_parts():
+    """q = 1: every example is in every logical batch."""
+    strategy, x = tf.distribute.OneDeviceStrategy("CPU:0"), np.arange(6.0)
+    for arguments, sizes in (({}, [6, 6]), ({"accumulation_steps": 2}, [3, 3])):
+        batches = sampling.distributed_poisson_batches(strategy, (x,), expected_batch_size=6, **arguments)
+        assert [len(element[0]) for element, _ in zip(batches, range(2))] == sizes

@@ -29,12 +29,31 @@ def convolution():
     )
 
 
+class Normed(layers.Layer):
+    """A kernel of norm 1: a variable that has no ghost rule."""
+
+    def build(self, shape):
+        self.kernel = self.add_weight(name="kernel", shape=[shape[-1], 3], initializer="glorot_uniform")
+
+    def call(self, inputs):
+        return tf.nn.tanh(inputs @ (self.kernel / tf.norm(self.kernel)))
+
+
+def both_paths():
+    """The first layer's kernel is run example by example, the rest is not: one clip for all of them."""
+    tf.keras.utils.set_random_seed(5)
+    return tf.keras.Sequential([tf.keras.Input([16]), Normed(), layers.Dense(models.CLASSES)])
+
+
 def recurrent():
-    """Takes both paths: the LSTM has no ghost rule."""
+    """Spelled out: of the LSTM's kernels each example has a row per step."""
     tf.keras.utils.set_random_seed(3)
     return tf.keras.Sequential(
         [layers.Reshape([8, 2], input_shape=(16,)), layers.LSTM(3), layers.Dense(models.CLASSES)]
     )
+
+
+CASES = [(mlp, "auto"), (mlp, "jacobian"), (convolution, "auto"), (recurrent, "auto"), (both_paths, "auto")]
 
 
 class Asked:
@@ -79,7 +98,7 @@ def by_hand(model, inputs, labels, scale):
     return totals, np.array(norms)
 
 
-@pytest.mark.parametrize("build, path", [(mlp, "auto"), (mlp, "jacobian"), (convolution, "auto"), (recurrent, "auto")])
+@pytest.mark.parametrize("build, path", CASES)
 def test_one_example_moves_the_sums_by_at_most_one(build, path, rng):
     model = build()
     inputs, labels = models.data(7, features=16)
@@ -136,3 +155,23 @@ def test_weights_do_as_in_training(path, rng):
         np.testing.assert_allclose(np.concatenate(fewer), np.concatenate([e.ravel() for e in expected]), rtol=1e-4)
         moved = np.concatenate([part.ravel() for part in totals]) - np.concatenate(fewer)
         assert np.linalg.norm(moved) <= 1.0 + 1e-4
+
+
+def test_what_training_refuses_is_refused():
+    """A gradient that looks at the batch; and whatever has no ghost rule, where nothing else is allowed."""
+    w = tf.Variable(tf.ones([3, 2]))
+
+    @tf.custom_gradient
+    def scaled(y):
+        return tf.identity(y), lambda dy: dy * tf.reduce_max(y)
+
+    def ask(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(scaled(x @ w), axis=1)
+        return gradients.clipped_row_norms(loss, [w], tape, [tf.ones([3, 1])])
+
+    with pytest.raises(ValueError, match="so that one example changes others"):
+        tf.function(ask, [tf.TensorSpec([None, 3])], autograph=False).get_concrete_function()
+    asked = Asked(both_paths(), "ghost")
+    with pytest.raises(ValueError, match="No ghost rule for some variables"):
+        asked._ask.get_concrete_function()

@@ -113,6 +113,7 @@ def test_what_is_no_weight_of_an_example_stays_in_the_loss():
         assert weighted.split(y * scalar)[1] is None
         assert weighted.split(y * (omega / tf.reduce_mean(omega)))[1] is None  # examples meet
         assert weighted.split(y * omega + y)[1] is None
+        assert weighted.split(tf.exp(y * omega))[1] is None  # no product any more
         assert weighted.split(y * tf.constant([0.1, 0.2, 0.3]))[1] is None  # says another thing to another place
         loss, after = weighted.split(tf.constant(3.0) * tf.identity(y * omega))
         return loss, after

@@ -66,4 +66,29 @@ EXPLAINED: dict[str, str] = {
     "privacy/curve.py:_largest_steps:419cc2": ("At equality one step less, on the safe side."),
     "gradients/isolated.py:_among_copies:aa7b78": "The same: it is 0 or not a number.",
     "gradients/proof/counted.py:_reshape:c6befd": "The same: the op has one output, which is its first and its last.",
+    "gradients/paths.py:_layer_of:bf349c": "The same: of two parts the last but one is the first.",
+    "gradients/spelled_out.py:_leaf:283dcf": (
+        "Only which loops are spelled out: the others run example by example, with the same sums (the module says so)."
+    ),
+    "gradients/spelled_out.py:_most_steps:35f631": (
+        "The same: the third argument of a gradient's loop is a whole number, too, how many rounds there were."
+    ),
+    "optimizers/check_model.py:_objection:a15f33": "The same: every recurrent layer has the attribute.",
+    "optimizers/fused.py:if_large.call:25b1fc": "Only whether XLA compiles the step; the numbers are the same.",
+    "optimizers/fused.py:module:5f6fbb": "Only from which size on XLA compiles the step; the numbers are the same.",
+    "optimizers/fused.py:if_large:3d221e": (
+        "Only how it is traced: nothing in these functions branches on a tensor, so AutoGraph changes nothing."
+    ),
+    "optimizers/fused.py:if_large:83cd0a": (
+        "Only how it is traced: nothing in these functions branches on a tensor, so AutoGraph changes nothing."
+    ),
+    "optimizers/joined.py:module:662d14": "Only which variables are joined; joined or not, the step is the same.",
+    "optimizers/joined.py:module:c0f9ac": "Only which variables are joined; joined or not, the step is the same.",
+    "optimizers/shell.py:Shell.apply_gradients:5acd41": (
+        "The same: one replica by itself may enter the update as several do, together."
+    ),
+    "optimizers/settings.py:Settings:c70f69": "The same: `DPOptimizer` gives every setting, so no default is used.",
+    "training/private_training.py:PrivateTraining._notes:ddf6e2": "Only advice in the summary; no number hangs on it.",
+    "training/private_training.py:PrivateTraining.summary:faeb80": "Only where the lines of the summary are broken.",
+    "data/streaming.py:module:9fabe8": "Only how many examples may be in memory at once.",
 }

@@ -154,9 +154,16 @@ MISTAKES = (
     Mutation(
         "what XLA can't refuse is noise alone",
         "optimizers/step.py",
-        "        self._poison = batch.poison if self.settings",
-        "        self._poison = 0.0 if self.settings",
-        (f"{_RAW}::test_a_batch_that_must_be_refused_ends_training_in_xla_too",),
+        "tf.float32), 1.0) + self._poison\n",
+        "tf.float32), 1.0)\n",
+        (f"{_RAW}::test_a_batch_that_must_be_refused_ends_training_in_xla_too[1]",),
+    ),
+    Mutation(
+        "what XLA can't refuse is noise alone, where batches are parts of one",
+        "optimizers/step.py",
+        "            total = [part + batch.poison for part in total]\n",
+        "            pass\n",
+        (f"{_RAW}::test_a_batch_that_must_be_refused_ends_training_in_xla_too[2]",),
     ),
     Mutation(
         "the loss may close over the batch",

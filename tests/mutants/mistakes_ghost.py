@@ -129,7 +129,7 @@ MISTAKES = (
         "gradients/ghost/flow_shapes.py",
         "permutation is None or permutation[: label.axis + 1] != list(range(label.axis + 1))",
         "permutation is None",
-        ("tests/gradients/ghost/ghost_refusal_test.py::test_unrecognised_or_exact[transposed_batch]",),
+        ("tests/gradients/ghost/ghost_refusal_test.py::test_unrecognised_or_exact[transposed_behind_a_one]",),
     ),
     Mutation(
         "rows may be joined along the examples",
@@ -143,7 +143,7 @@ MISTAKES = (
         "gradients/ghost/flow_linear.py",
         'if not op.get_attr("is_training"):',
         "if True:",
-        ("tests/gradients/ghost/ghost_refusal_test.py::test_what_is_in_front_of_batch_normalization_is_unrecognised",),
+        ("tests/gradients/ghost/ghost_refusal_test.py::test_unrecognised_or_exact[batch_norm]",),
     ),
     Mutation(
         "a product over the batch keeps rows",
@@ -261,7 +261,7 @@ MISTAKES = (
         "gradients/ghost/terms.py",
         "weighed = tf.math.multiply_no_nan(runs, tf.reshape(weights, [1, self.n, 1]))",
         "weighed = runs * tf.reshape(weights, [1, self.n, 1])",
-        ("tests/gradients/ghost/ghost_zoo_test.py::test_an_extreme_example_leaves_the_others_alone[dense_on_time]",),
+        ("tests/gradients/ghost/ghost_zoo_test.py::test_an_extreme_example_leaves_the_others_alone[conv2d_dilated]",),
     ),
     Mutation(
         "the rows of a sequence are squared one by one",

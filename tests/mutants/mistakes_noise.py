@@ -123,6 +123,13 @@ MISTAKES = (
         "core/box_muller.py",
         "tf.sqrt(-2.0 * tf.cast(",
         "tf.sqrt(-1.98 * tf.cast(",
+        ("tests/core/box_muller_test.py::test_normals_are_right_for_every_kind_of_word",),
+    ),
+    Mutation(
+        "a radius that is a little short, in the compiled loop",
+        "core/box_muller.py",
+        "tf.sqrt(-2.0 * _log_of_uniform(",
+        "tf.sqrt(-1.98 * _log_of_uniform(",
         (
             "tests/core/box_muller_test.py::test_normals_are_right_for_every_kind_of_word",
             "tests/core/noise_quality_test.py::test_a_million_draws",

@@ -89,8 +89,8 @@ MISTAKES = (
     Mutation(
         "another axis may be as long as there are examples",
         "gradients/proof/elementwise.py",
-        "    if label.counted:\n",
-        "    if False:\n",
+        "        not_counted(walk.sizes.extents(tensor), axis)\n",
+        "",
         (f"{_UNKNOWN}[zeros as wide as the batch-False]",),
     ),
     Mutation(
@@ -131,8 +131,8 @@ MISTAKES = (
     Mutation(
         "tiles may be as many as there are examples",
         "gradients/proof/shapes.py",
-        "    if isinstance(label, Sizes):\n        symbols",
-        "    if False:\n        symbols",
+        "        elementwise.not_counted(None if symbols is None else list(symbols.ravel()), axis)\n",
+        "",
         (f"{_UNKNOWN}[as many features as examples-False]",),
     ),
     Mutation(
@@ -240,7 +240,7 @@ MISTAKES = (
         "gradients/proof/memory.py",
         "if write.handle not in found.metrics or write.handle in read:",
         "if write.handle not in found.metrics:",
-        ("tests/gradients/proof/proof_test.py::test_a_metric_may_be_written_but_not_read_by_the_loss",),
+        ("tests/gradients/proof/proof_test.py::test_what_the_loss_read_is_no_metric_later[True]",),
     ),
     Mutation(
         "a scalar of the dataset is public",

@@ -120,6 +120,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         *_OPTIMIZER,
         "tests/optimizers/optimizer_saving_test.py",
         "tests/optimizers/bad_input_test.py",
+        "tests/optimizers/distribution_mirrored_test.py",
     ),
     "optimizers/dp_optimizer.py": (
         *_OPTIMIZER,
@@ -127,6 +128,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/optimizers/bad_input_test.py",
     ),
     "optimizers/shell.py": (
+        "tests/optimizers/replicas_test.py",
         *_OPTIMIZER,
         "tests/optimizers/optimizer_saving_test.py",
         "tests/optimizers/bad_input_test.py",
@@ -139,10 +141,10 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/weighted.py": ("tests/gradients/weighted_test.py",),
     "gradients/reduced.py": ("tests/gradients/reduced_test.py",),
     "optimizers/quantile_clip.py": ("tests/optimizers/baselines_test.py",),
-    "_internal/variables.py": ("tests/optimizers/replicas_test.py",),
+    "_internal/variables.py": ("tests/internal/variables_test.py", "tests/optimizers/replicas_test.py"),
     "optimizers/adaclip.py": _OPTIMIZER,
     "optimizers/replicas.py": ("tests/optimizers/replicas_test.py", "tests/optimizers/distribution_mirrored_test.py"),
-    "query.py": ("tests/query_test.py", "tests/property_test.py::test_query", "tests/examples/federation_test.py"),
+    "query.py": ("tests/query_test.py", "tests/property_test.py::test_query"),
     "data/sampling.py": ("tests/data/sampling_test.py",),
     "data/rows.py": ("tests/data/rows_test.py", "tests/data/sampling_test.py"),
     "data/streaming.py": ("tests/data/streaming_test.py",),

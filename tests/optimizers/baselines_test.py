@@ -163,6 +163,9 @@ def test_every_rule_takes_accumulation_and_microbatches(accumulation_steps, micr
 def test_quantile_needs_a_batch_that_carries_its_noise():
     with pytest.raises(ValueError, match=r"`noise_multiplier` must be below expected_batch_size / 10 = 2,.*; got 3\.0"):
         adaclip_tf.DPQuantileClipSGD(noise_multiplier=3.0, expected_batch_size=20)
+    with pytest.raises(ValueError, match="must be below expected_batch_size / 10 = 2"):
+        adaclip_tf.DPQuantileClipSGD(noise_multiplier=2.0, expected_batch_size=20)
+    adaclip_tf.DPQuantileClipSGD(noise_multiplier=1.9, expected_batch_size=20)
 
 
 def test_whitening_is_the_choice_of_the_core(rng):

@@ -1,11 +1,13 @@
 """Tests of `scale_loss` and what follows: training steps that differentiate by themselves, as Keras 3's does."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD
-from adaclip_tf.optimizers import shell, step
+from adaclip_tf.optimizers import handed_over, shell, step
 from tests import models
 
 
@@ -134,3 +136,23 @@ def test_what_the_tape_sees_has_no_gradient():
         return tape.gradient(loss, [weight])
 
     assert gradients(tf.ones([3, 2])) == [None]
+
+
+def test_replicas_in_one_graph_get_back_their_own_losses(monkeypatch):
+    losses = handed_over.Losses()
+
+    def on(number):
+        context = types.SimpleNamespace(replica_id_in_sync_group=tf.constant(number))
+        monkeypatch.setattr(tf.distribute, "get_replica_context", lambda: context)
+
+    @tf.function(input_signature=[tf.TensorSpec([None])], autograph=False)
+    def step(x):
+        given = [x + 1.0, x + 2.0]
+        for number, loss in enumerate(given):
+            on(number)
+            losses.take(loss, "X")
+        for number, loss in enumerate(given):
+            on(number)
+            assert losses.give("X") is loss
+
+    step.get_concrete_function()

@@ -131,6 +131,8 @@ def test_un_noised_sums_are_in_no_checkpoint_and_no_saved_model(tmp_path):
         assert not any(np.shape(value) == total.shape and np.allclose(value, total) for value in saved)
     names = " ".join(name for name, _ in tf.train.list_variables(path))
     assert "accumul" not in names and "nonprivate" not in names
+    optimizer.drop_unfinished()  # as a new `fit` with a budget does
+    assert all(np.abs(total.numpy()).max() == 0 for total in optimizer.private_step.accumulator._totals)
     # A restored run starts the logical batch anew.
     model.save(str(tmp_path / "model.keras"))
     loaded = tf.keras.models.load_model(str(tmp_path / "model.keras"))

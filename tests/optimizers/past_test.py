@@ -7,6 +7,7 @@ import tensorflow as tf
 import adaclip_tf
 from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD, PrivacyBudget, optimizer_event, poisson_batches
 from adaclip_tf._internal import keras
+from adaclip_tf.privacy import past_steps
 from tests import models
 
 N, BATCH, DELTA = 32, 4, 1e-3
@@ -266,6 +267,10 @@ def test_each_optimizer_is_a_phase_and_a_restored_one_goes_on(trained, tmp_path)
     assert fresh.optimizer.past_steps().phase == before
     by_set_weights(trained, fresh, tmp_path)
     assert fresh.optimizer.past_steps().phase == trained.optimizer.past_steps().phase
+
+
+def test_phases_do_not_repeat():
+    assert len({past_steps.phase_name(past_steps.new_phase()) for _ in range(1000)}) == 1000
 
 
 def test_the_phase_is_deaf_to_seeds():

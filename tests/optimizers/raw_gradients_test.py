@@ -83,13 +83,19 @@ def test_a_batch_that_the_loss_closes_over_is_refused():
     optimizer.minimize(lambda rows: tf.reduce_sum(rows @ table * variable, axis=1), [variable], data=(x,))
 
 
-def test_a_batch_that_must_be_refused_ends_training_in_xla_too():
+@pytest.mark.parametrize("accumulation_steps", [1, 2])
+def test_a_batch_that_must_be_refused_ends_training_in_xla_too(accumulation_steps):
     """XLA drops assertions. A sum of nothing would tell nine examples from eight, which are a right batch."""
-    optimizer, variable = _built("sgd")
+    optimizer = adaclip_tf.DPFixedClipSGD(0.1, **ARGUMENTS, accumulation_steps=accumulation_steps)
+    variable = tf.Variable(tf.ones([3]))
+    optimizer.build([variable])
     first = lambda x: tf.reduce_sum(x * variable, axis=1)[:8]  # noqa: E731
     spec = tf.TensorSpec([None, 3])
     step = tf.function(lambda x: optimizer.minimize(lambda: first(x), [variable]), [spec], jit_compile=True)
-    step(tf.ones([8, 3]))
+    for _ in range(accumulation_steps):
+        step(tf.ones([8, 3]))
     assert np.all(np.isfinite(variable))
     step(tf.ones([9, 3]))
+    for _ in range(accumulation_steps - 1):
+        step(tf.ones([8, 3]))
     assert np.all(np.isnan(variable))

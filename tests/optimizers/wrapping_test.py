@@ -191,10 +191,10 @@ def test_set_weights_sets_all_or_nothing(trained):
 
 
 def test_a_schedule_comes_back():
-    optimizer = DPFixedClip(OPTIMIZERS.SGD(_schedule()), l2_norm_clip=0.3, noise_multiplier=1.0)
+    optimizer = DPFixedClip(OPTIMIZERS.SGD(_schedule()), l2_norm_clip=0.3, noise_multiplier=1.0, name="mine")
     again = DPFixedClip.from_config(optimizer.get_config())
     assert again.get_config() == optimizer.get_config()
-    assert again.l2_norm_clip == 0.3
+    assert (again.l2_norm_clip, again.name) == (0.3, "mine")
     assert "learning_rate" not in optimizer.get_config()
 
 

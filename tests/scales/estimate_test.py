@@ -61,6 +61,12 @@ def test_shapes_of_a_round_without_noise():
     assert shaped.unseen == ()
 
 
+def test_a_row_without_gradients_is_raised_to_the_median():
+    """m = 0, 4: h goes as the roots of 2 and 4, whatever the row of which nothing came."""
+    (h,) = estimate.next_shapes(1.0, [np.ones([2, 1])], [np.array([[0.0], [4.0]])], [1], 0.0, 0.5).shapes
+    assert h[1, 0] / h[0, 0] == pytest.approx(math.sqrt(2.0))
+
+
 def test_rare_rows_are_raised_to_the_median_of_their_variable():
     """m = 1e-3, 1, 4 in one variable: as 1, 1, 4; another variable's rows are not looked at."""
     noised = [np.array([[1e-3], [1.0], [4.0]]), np.array([[100.0]])]

@@ -218,6 +218,8 @@ def test_bad_arguments_are_named(fitted):
     for name in ("noise_multiplier", "count_noise"):
         with pytest.raises(ValueError, match=f"`{name}`"):
             PrivateScales(**{"noise_multiplier": 1.0, "count_noise": 1.0, name: -1.0})
+    with pytest.raises(ValueError, match="`settings` must be a `Method`"):
+        PrivateScales(noise_multiplier=1.0, count_noise=1.0, settings={"rounds": 2})
     with pytest.raises(ValueError, match="no scales yet"):
         scales.save("nowhere")
     with pytest.raises(ValueError, match="no scales yet"):

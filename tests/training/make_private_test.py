@@ -1,5 +1,7 @@
 """`make_private`: within the target whatever is done with it, kind errors, going on, ledgers."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -81,7 +83,10 @@ def test_statement_and_summary_say_what_was_done(trained):
 def test_before_the_first_step_the_statement_is_of_the_plan(capsys):
     made = make(verbose=True, learning_rate=0.25)
     assert "what was chosen and why" in capsys.readouterr().out
-    assert "No step was taken yet" in made.statement()
+    statement = made.statement()
+    assert "No step was taken yet" in statement
+    assert "include what else used the same data" in statement  # the scales
+    assert float(re.search(r"Poisson-sampled batches +([0-9.]+)", statement)[1]) == pytest.approx(3.0, rel=0.01)
     assert made.optimizer.rule.precondition
     assert made.optimizer.noise_multiplier == made.plan.noise_multiplier
     assert made.scales.noise_multiplier == made.plan.rows_noise

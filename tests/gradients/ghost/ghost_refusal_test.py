@@ -55,6 +55,10 @@ def transposed_batch(x, w, v):
     return matmul_loss(tf.transpose(tf.transpose(x) @ w) @ v)
 
 
+def transposed_behind_a_one(x, w, v):
+    return matmul_loss(tf.squeeze(tf.transpose(tf.expand_dims(tf.transpose(x) @ w, 0), [0, 2, 1]), 0) @ v)
+
+
 def attention_over_the_batch(x, w, v):
     y = x @ w
     return matmul_loss(tf.nn.softmax(y @ tf.transpose(y)) @ y @ v)
@@ -176,7 +180,14 @@ def batch_norm(x, w, v):
 
 MIXING = [minus_mean, divided_by_batch_maximum, batch_norm, attention_over_the_batch]
 ROWS_MOVE = [permuted, reversed_batch, rolled, strided_reversed, transposed_batch, shifted_pairs, merged_rows]
-ROWS_MOVE += [cumulative, crossing_gradient, outer_broadcast, batch_as_features, einsum_over_the_batch]
+ROWS_MOVE += [
+    cumulative,
+    transposed_behind_a_one,
+    crossing_gradient,
+    outer_broadcast,
+    batch_as_features,
+    einsum_over_the_batch,
+]
 SEVERAL_USES = [regularised, weight_norm]
 CONTROL_FLOW = [conditional, function_call]
 NOT_LINEAR = [clipped_gradient, shifted_gradient, squared_gradient, normalised_gradient]

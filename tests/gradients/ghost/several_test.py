@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.ghost import embeddings, products, several
 from tests.gradients.ghost.reference import Case, check_norms, squared_error
 
@@ -212,3 +213,16 @@ def test_rows_outside_of_the_table_are_dropped(rng):
     records = np.zeros([2, 3, F])
     records[0, 0], records[0, 1], records[1, 2] = values[0], values[1], values[3]
     check_norms(term.squared_norms(tf.constant(0.0), tf.constant(1.0)), records, 0.0, 1.0, "rows")
+
+
+def test_only_sums_of_like_shapes_are_taken_apart():
+    """What is broadcast is no sum of gradients; nor is what lies side by side a sum of sparse ones."""
+    with tf.Graph().as_default():
+        matrix, row = tf.fill([2, 3], 1.0), tf.fill([3], 1.0)
+        assert len(graph.contributions(matrix + 2.0 * matrix)) == 2
+        for sum_of in (tf.raw_ops.AddV2, tf.raw_ops.Add):
+            assert len(graph.contributions(sum_of(x=matrix, y=row))) == 1
+        indices = tf.concat([tf.fill([2], 0), tf.fill([2], 1)], axis=0)
+        for axis, parts in ((0, 2), (1, 1)):
+            values = tf.concat([matrix, 2.0 * matrix], axis=axis)
+            assert len(graph.contributions(tf.IndexedSlices(values, indices))) == parts

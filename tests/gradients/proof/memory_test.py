@@ -37,14 +37,13 @@ def _rounds(bank, how_many):
 
 
 def _growing_loop(bank, x):
-    """A loop that is not followed, since its state changes its layout in every round."""
+    """A loop that is not followed: data reaches what decides about the next round only after many of them."""
 
-    def round_of(i, a, b, c, d, e):
+    def round_of(i, *states):
         with tf.control_dependencies([bank.assign_add(1.0)]):
-            return i + 1, x[0, 0], a, b, c, d + 0.0 * e
+            return i + 1, x[0, 0], *states[:-2], states[-2] + 0.0 * states[-1]
 
-    zero = tf.constant(0.0)
-    tf.while_loop(lambda i, a, b, c, d, e: e < 1.0, round_of, (0, zero, zero, zero, zero, zero))
+    tf.while_loop(lambda i, *states: states[-1] < 1.0, round_of, (0, *[tf.constant(0.0)] * 12))
 
 
 WRITES = {
@@ -92,6 +91,15 @@ def test_what_no_data_decides_may_be_written(size):
         proof.prove(_loss(x + generator.normal(tf.shape(x))))
 
     _proven(step, size)
+
+
+def test_checks_and_prints_keep_nothing():
+    def step(x):
+        tf.debugging.Assert(tf.reduce_all(x < 1e9), [x])
+        tf.print(x)
+        proof.prove(_loss(x))
+
+    _proven(step)
 
 
 @tf1.Defun(tf.float32)

@@ -325,6 +325,20 @@ def test_a_train_step_may_not_write_after_the_optimizer_was_called():
         tf.function(lambda x: step(x, True), input_signature=signature).get_concrete_function()
 
 
+def test_inputs_that_the_loss_does_not_get_may_be_of_any_length():
+    """The two parts of an element come out of one op."""
+    elements = tf.data.Dataset.from_tensors((tf.ones([8, 3]), tf.ones([5]))).repeat()
+    iterator = iter(elements)
+
+    def step(part):
+        element = next(iterator)
+        proof.prove(_rows(element[0]) * (tf.reduce_sum(element[1]) if part else 1.0))
+
+    tf.function(lambda: step(0), autograph=False).get_concrete_function()
+    with pytest.raises(ValueError, match=APART):
+        tf.function(lambda: step(1), autograph=False).get_concrete_function()
+
+
 def test_what_is_not_computed_from_data_may_be_written():
     count = tf.Variable(0)
 
@@ -345,6 +359,29 @@ def test_a_metric_may_be_written_but_not_read_by_the_loss():
     assert _label(lambda x, y: loss(x, y, False), static=False).unproven is None
     with pytest.raises(ValueError, match="reads a Keras metric"):
         _label(lambda x, y: loss(x, y, True), static=False)
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_what_the_loss_read_is_no_metric_later(reads):
+    """A metric that is made behind the optimizer's call, around a variable that the loss depends on."""
+    scale = tf.Variable(1.0)
+
+    class Scale(tf.keras.metrics.Metric):
+        variables = property(lambda self: [scale])
+        update_state = result = None
+
+    def step(x):
+        proof.prove(_rows(x) * (scale if reads else 1.0))
+        metric = Scale()
+        scale.assign_add(tf.reduce_sum(x))
+        del metric
+
+    traced = tf.function(step, [tf.TensorSpec([None, 3])], autograph=False)
+    if not reads:
+        traced.get_concrete_function()
+    else:
+        with pytest.raises(ValueError, match="a Keras metric on which the loss depends"):
+            traced.get_concrete_function()
 
 
 def test_a_table_may_be_read_but_not_filled():
