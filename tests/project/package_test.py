@@ -77,8 +77,11 @@ def interpreter(version: str) -> str | None:
     if version == "{}.{}".format(*sys.version_info[:2]):
         return sys.executable
     known = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv")) / "versions"
-    found = sorted(known.glob(f"{version}.*/bin/python"))
-    return shutil.which(f"python{version}") or (str(found[-1]) if found else None)
+    for path in (*sorted(known.glob(f"{version}.*/bin/python")), shutil.which(f"python{version}")):
+        # A name on the path may be a stand-in of pyenv's that runs nothing.
+        if path and subprocess.run([path, "--version"], capture_output=True, check=False).returncode == 0:
+            return str(path)
+    return None
 
 
 def call(*command, cwd, **environment):
@@ -105,6 +108,13 @@ def dist(tmp_path_factory):
     return out
 
 
+@pytest.fixture
+def folder(tmp_path):
+    """Outside of the repository, and gone afterwards: pytest would keep gigabytes."""
+    yield tmp_path
+    shutil.rmtree(tmp_path)
+
+
 @pytest.mark.slow
 def test_the_archive_holds_tests_and_documentation(dist):
     (archive,) = dist.glob("*.tar.gz")
@@ -126,23 +136,23 @@ def test_the_archive_holds_tests_and_documentation(dist):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", PYTHONS)
-def test_the_wheel_installs_and_trains_outside_of_the_repository(dist, version, tmp_path):
+def test_the_wheel_installs_and_trains_outside_of_the_repository(dist, version, folder):
     """The README's program, by what `pip install` brings along; the command line; nothing of this folder."""
     python = interpreter(version)
     if python is None:
         pytest.skip(f"There is no Python {version} on this machine, neither on the path nor in pyenv's folder.")
     (wheel,) = dist.glob("*.whl")
-    assert call(UV, "venv", "--python", python, tmp_path / "venv", cwd=tmp_path).returncode == 0
-    inside = tmp_path / "venv" / "bin"
-    done = call(UV, "pip", "install", "--python", inside / "python", wheel, cwd=tmp_path)
+    assert call(UV, "venv", "--python", python, folder / "venv", cwd=folder).returncode == 0
+    inside = folder / "venv" / "bin"
+    done = call(UV, "pip", "install", "--python", inside / "python", wheel, cwd=folder)
     if done.returncode and UNREACHABLE.search(done.stderr):
         pytest.skip(f"What the wheel needs can't be had here: {done.stderr.strip().splitlines()[-1]}")
     assert done.returncode == 0, done.stderr
     (program,) = pages.programs(ROOT / "README.md")
-    (tmp_path / "program.py").write_text(f"{program}\nimport adaclip_tf\nprint('from', adaclip_tf.__file__)\n")
-    done = call(inside / "python", "program.py", cwd=tmp_path)
+    (folder / "program.py").write_text(f"{program}\nimport adaclip_tf\nprint('from', adaclip_tf.__file__)\n")
+    done = call(inside / "python", "program.py", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert "100 noised steps" in done.stdout and f"from {tmp_path}/venv/lib/python{version}/" in done.stdout
+    assert "100 noised steps" in done.stdout and f"from {folder}/venv/lib/python{version}/" in done.stdout
     run = ("--num_examples=60000", "--batch_size=600", "--epochs=10", "--noise_multiplier=1.1", "--delta=1e-5")
-    done = call(inside / "adaclip-privacy", *run, cwd=tmp_path)
+    done = call(inside / "adaclip-privacy", *run, cwd=folder)
     assert done.returncode == 0 and "1.71" in done.stdout, done.stderr

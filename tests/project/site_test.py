@@ -61,6 +61,21 @@ def test_the_navigation_names_every_page_once():
     assert sorted(named) == sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
 
 
+GUIDES = [
+    *(DOCS / "guides").glob("*.md"),
+    *(DOCS / f"{name}.md" for name in ("tutorial", "distribution", "tensorboard")),
+]
+
+
+@pytest.mark.parametrize("page", sorted(GUIDES), ids=lambda page: page.stem)
+def test_guides_say_where_to_find_what_the_package_does_not_have(page):
+    """Programs of `examples/` and `benchmarks/` are not installed with the library."""
+    text = page.read_text()
+    assert "clone" in text or not re.search(
+        r"-m (?:examples|benchmarks|configs)\b|\bmake (?:demo|bench|tabular)\b", text
+    )
+
+
 def test_the_reference_has_every_public_name_once():
     shown = []
     for page in (DOCS / "reference").glob("*.md"):
