@@ -19,10 +19,10 @@ _DATA = """
 import numpy as np, tensorflow as tf, adaclip_tf
 from adaclip_tf import *
 rng = np.random.default_rng(0)
-x, y = rng.normal(size=(1200, 4)).astype("float32"), rng.integers(0, 3, 1200)
+x, y = rng.normal(size=(1200, 64)).astype("float32"), rng.integers(0, 3, 1200)
 x_train, y_train, x_test, y_test, test_data = x, y, x[:50], y[:50], (x[:50], y[:50])
 def make_model():
-    return tf.keras.Sequential([tf.keras.Input((4,)), tf.keras.layers.Dense(3, activation="softmax")])
+    return tf.keras.Sequential([tf.keras.Input((64,)), tf.keras.layers.Dense(3, activation="softmax")])
 """
 _PRIVATE = """
 model = make_model()
@@ -38,12 +38,16 @@ GIVEN = {
 import dataclasses, tensorflow as tf, adaclip_tf
 from adaclip_tf import core
 from adaclip_tf.privacy import accountants
+@dataclasses.dataclass(frozen=True)
 class MyAccountant(accountants.Rdp):
-    name = "mine"
+    name: str = "mine"
 """,
     "docs/distribution.md": _DATA + 'z, loss = 4.0, "sparse_categorical_crossentropy"\n',
     "docs/no_tuning.md": _DATA + "model = make_model()\n",
-    "docs/privacy.md": _DATA + _PRIVATE + "import os; os.mkdir('private'); os.mkdir('model')\n",
+    "docs/privacy.md": _DATA
+    + _PRIVATE
+    + "import os; os.mkdir('private'); os.mkdir('model')\n"
+    + "pca = PrivatePCA(num_components=2, noise_multiplier=9.0).fit(x)\n",
     "docs/security.md": _DATA
     + _PRIVATE
     + "budget = PrivacyBudget.of(batches, delta=1e-5)\nmodel.fit(batches, callbacks=[budget], verbose=0)\n",
