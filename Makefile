@@ -12,17 +12,24 @@ endif
 BIN := $(VENV)/bin
 LOCK := requirements/keras$(KERAS).lock
 STAMP := $(VENV)/.installed-from-lock
+# Site and package have an environment of their own: without TensorFlow, and the tests' ones stay as they are.
+DOCS_BIN := .venv-docs/bin
+DOCS_STAMP := .venv-docs/.installed-from-lock
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help demo regression reproduce tabular bench test slow-test mutants lint format lock clean
+.PHONY: help demo regression reproduce tabular bench test slow-test mutants lint format docs package lock lock-docs clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 $(STAMP): $(LOCK) requirements/install.sh
 	PYTHON=$(PYTHON) sh requirements/install.sh $(VENV) $(LOCK)
+	@touch $@
+
+$(DOCS_STAMP): requirements/docs.lock requirements/install.sh
+	PYTHON=$(PYTHON) sh requirements/install.sh .venv-docs requirements/docs.lock
 	@touch $@
 
 demo: $(STAMP)  ## Train on a table at epsilon 1 with nothing tuned, beside DP-SGD and DP-Adam, a minute or two.
@@ -63,9 +70,22 @@ format: $(STAMP)  ## Rewrite the code in the project's style.
 	$(BIN)/python tools/build_targets.py
 	sh tools/buildifier.sh --fix
 
+docs: $(DOCS_STAMP)  ## Build the documentation site into build/site, with no warning.
+	NO_MKDOCS_2_WARNING=1 $(DOCS_BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
+package: $(DOCS_STAMP)  ## Build the source archive and the wheel into dist, and check them.
+	rm -rf dist
+	$(DOCS_BIN)/pyproject-build --no-isolation
+	$(DOCS_BIN)/twine check --strict dist/*
+
 lock: $(STAMP)  ## Choose versions anew from requirements/keras3.in, or keras2.in.
 	$(BIN)/uv pip compile --quiet --universal --python-version $(if $(filter 2,$(KERAS)),3.9,3.10) --generate-hashes \
 	    --no-annotate --no-header requirements/keras$(KERAS).in -o $(LOCK)
 
+lock-docs: $(STAMP)  ## Choose versions anew from requirements/docs.in.
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes \
+	    --no-annotate --no-header requirements/docs.in -o requirements/docs.lock
+
 clean:  ## Remove the virtual environments and caches.
-	rm -rf .venv .venv-keras2 .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist *.egg-info
+	rm -rf .venv .venv-keras2 .venv-docs .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist *.egg-info

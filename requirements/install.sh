@@ -6,7 +6,11 @@ set -eu
 venv=$1
 lock=$2
 python=${PYTHON:-python3}
-case $lock in *keras2*) oldest=9 newest=11 which="Keras 2 (TensorFlow 2.15)" ;; *) oldest=10 newest=13 which="Keras 3" ;; esac
+case $lock in
+    *keras2*) oldest=9 newest=11 which="Keras 2 (TensorFlow 2.15)" ;;
+    *docs*) oldest=10 newest=13 which="The documentation" ;;
+    *) oldest=10 newest=13 which="Keras 3" ;;
+esac
 "$python" -c "import sys; sys.exit(not (3, $oldest) <= sys.version_info[:2] <= (3, $newest))" || {
     echo "$which needs Python 3.$oldest to 3.$newest, and $python is $("$python" --version 2>&1 || echo missing): name another one by PYTHON=..." >&2
     exit 1

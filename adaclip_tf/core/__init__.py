@@ -11,7 +11,7 @@ Symbols, and the names they have in this file:
 | a      | `Transform.center`    | public vector that is subtracted                                 |
 | b      | `Transform.scale`     | public vector that is divided by, b > 0                          |
 | w_k    | `Transform.apply`     | (g_k - a) / b                                                    |
-| c_k    | `clip_weights`        | 1 / max(1, |w_k|)                                                |
+| c_k    | `clip_weights`        | 1 / max(1, norm of w_k)                                          |
 | u_k    | `clip_records`        | c_k w_k, of norm at most 1                                       |
 | z      | `noise_multiplier`    | standard deviation of the noise on the sum, whose sensitivity is 1 |
 | B      | `divisor`             | expected number of records in a batch, a public constant         |
@@ -46,7 +46,7 @@ Edge cases.
 |--------------------------------------------|-------------------------------------------------------|
 | no records (empty batch)                   | the sum is 0; noise is added and the state moves       |
 | a record with NaN or infinity              | contributes exactly 0                                  |
-| |w_k| above float32's sqrt(max), 1.8e19    | contributes exactly 0                                  |
+| norm of w_k above sqrt(max) of float32, 1.8e19 | contributes exactly 0                                  |
 | a zero gradient                            | w_k = -a / b, clipped like any other                   |
 | every s at its floor                       | b > 0 still, since h1 > 0                              |
 """

@@ -6,7 +6,7 @@ with a word w of 64 bits, 0 <= w < 2^64, and an angle a of 32 bits, -2^31 <= a <
 
 Why 64 bits in the radius. With n bits the smallest u is 2^-(n+1), and no number lies beyond sqrt(2 (n + 1) ln 2):
 6.8 for n = 32, 9.49 for n = 64, where a Gaussian has a probability of 2e-21 left. TensorFlow's own normal numbers
-have 23 bits, cut off at 1e-7: they end at 5.68, which is too early for a delta of 1e-5 (docs/privacy.md).
+have 23 bits, cut off at 1e-7: they end at 5.68, which is too early for a delta of 1e-5 (docs/floating_point.md).
 
 Edges.
 

@@ -23,8 +23,8 @@ class DPAdaClipSGD(DPOptimizer):
     and g~ takes the place of the mean gradient in SGD; m and s are moving averages of g~ and of its deviation
     (`adaclip_tf.core.MomentEstimator`). See `adaclip_tf.core` for the code and for the guarantee. Under a
     `MirroredStrategy` or `MultiWorkerMirroredStrategy` all this is over all replicas (docs/distribution.md).
-    >>> import tensorflow as tf
 
+    >>> import tensorflow as tf
     >>> model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(2,))])
     >>> model.compile(optimizer=DPAdaClipSGD(noise_multiplier=1.1, learning_rate=0.3),
     ...               loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none"))
@@ -47,7 +47,7 @@ class DPAdaClipSGD(DPOptimizer):
       accumulation_steps: batches that are summed before noise is added once: a batch larger than memory.
       noise_terms: how many independent Gaussian draws each value of the noise is the (normalised) sum of. One is
         the fastest, and its tails are long enough (9.49 standard deviations); four make it hopeless to work back from
-        the noise's last bits: see "Floating point" in docs/privacy.md.
+        the noise's last bits: docs/floating_point.md.
       beta_1: decay of the mean m.
       beta_2: decay of the variance s^2.
       h1: floor of s^2.

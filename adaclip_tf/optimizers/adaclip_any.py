@@ -17,7 +17,6 @@ class DPAdaClip(WrappingOptimizer):
     weight decay, weight averages and `clipnorm` (which clips g~, not examples) are its own business.
 
     >>> import tensorflow as tf
-
     >>> model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(2,))])
     >>> model.compile(optimizer=DPAdaClip(tf.keras.optimizers.Adam(0.01), noise_multiplier=1.1),
     ...               loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none"))

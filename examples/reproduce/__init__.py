@@ -6,5 +6,5 @@
 | `jobs`, `runs`                 | its training runs; running them side by side, resuming            |
 | `gradient_error`               | a model that measures how far a private gradient is from the true |
 | `results`                      | the results file, and the numbers that are read off it            |
-| `tables`, `drawings`, `report` | docs/results.md and the README's tables                           |
+| `tables`, `drawings`, `report` | docs/results.md and the tables of docs/summary.md                  |
 """

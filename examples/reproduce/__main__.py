@@ -2,7 +2,7 @@
 
     make reproduce                                             # everything: hours on two cores
     python -m examples.reproduce --experiment=softmax
-    python -m examples.reproduce --report                      # docs/results.md, figures, README from what was run
+    python -m examples.reproduce --report                      # docs/results.md, figures, summary from what was run
 
 Every training run leaves a file in --runs; the same command again goes on where it stopped. A finished experiment is
 written to docs/results/NAME.json, and its hyper-parameters to configs/paper.json. `regression`, the paper's first
@@ -46,7 +46,7 @@ def main(argv):
                     run(experiments.EXPERIMENTS[name], pathlib.Path(values.runs), values)
                 except data.DataUnavailableError as error:
                     raise app.UsageError(str(error)) from error
-    for path in [*report.write(), report.write_readme()]:
+    for path in [*report.write(), report.write_summary()]:
         print(f"wrote {path.relative_to(ROOT)}")
 
 
@@ -87,6 +87,6 @@ if __name__ == "__main__":  # other programs in this folder have flags of the sa
     flags.DEFINE_string("runs", "runs/reproduce", "Folder with a file for every training run.")
     flags.DEFINE_string("data_dir", None, "Folder with MNIST's files, if they are at hand.")
     flags.DEFINE_bool(
-        "report", False, "Only write docs/results.md, its figures and the README's tables from docs/results."
+        "report", False, "Only write docs/results.md, its figures and the summary's tables from docs/results."
     )
     app.run(main)

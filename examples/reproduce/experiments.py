@@ -50,7 +50,7 @@ class Experiment(NamedTuple):
     adjustments: Mapping[float, Adjustment] = types.MappingProxyType({})  # per epsilon
     measures_error: bool = False  # also |g - g~|, which is not private
     shows_convergence: bool = False  # the accuracy after every epoch, which takes time
-    in_readme: bool = False
+    in_summary: bool = False
 
     def candidates(self, method: str, epsilon: float) -> list[Candidate]:
         """The grid of a method at an epsilon."""
@@ -104,7 +104,7 @@ _SOFTMAX = Experiment(
         ),
     },
     adjustments={1.0: Adjustment(3.0), 2.0: Adjustment(3.0)},  # less noise allows longer steps
-    in_readme=True,
+    in_summary=True,
 )
 
 _MLP = Experiment(
@@ -137,7 +137,7 @@ _MLP = Experiment(
         4.0: Adjustment(1.5, epochs=20),
     },
     measures_error=True,
-    in_readme=True,
+    in_summary=True,
 )
 
 _MOMENTUM = Experiment(
@@ -172,7 +172,7 @@ _CNN = Experiment(
         "adaclip": Method("AdaCliP", _ceilings((3.0, 6.0), (3e-5,)) + _ceilings((1.5, 3.0), (1e-4,))),
     },
     adjustments={1.19: Adjustment(0.6)},
-    in_readme=True,
+    in_summary=True,
 )
 
 EXPERIMENTS = {experiment.name: experiment for experiment in (_SOFTMAX, _MLP, _MOMENTUM, _CNN)}

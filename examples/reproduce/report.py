@@ -1,4 +1,4 @@
-"""docs/results.md and the README's tables, from the results files that examples/reproduce/__main__.py writes."""
+"""docs/results.md and tables of docs/summary.md, from the results files that examples/reproduce/__main__.py writes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pathlib
 from examples.reproduce import drawings, experiments, tables
 from examples.reproduce.results import DOCS, Results, stored
 
-README = DOCS.parent / "README.md"
+SUMMARY = DOCS / "summary.md"
 
 HEAD = """# The paper's experiments on MNIST
 
@@ -52,19 +52,19 @@ def write(docs: pathlib.Path = DOCS) -> list[pathlib.Path]:
     return [page, *written]
 
 
-def write_readme(readme: pathlib.Path = README, docs: pathlib.Path = DOCS) -> pathlib.Path:
-    """Puts the short tables of the results files between their marks in the README."""
-    text = readme.read_text()
+def write_summary(summary: pathlib.Path = SUMMARY, docs: pathlib.Path = DOCS) -> pathlib.Path:
+    """Puts the short tables of the results files between their marks in the summary."""
+    text = summary.read_text()
     for name, experiment in experiments.EXPERIMENTS.items():
         results = stored(name, docs)
-        if results is None or not experiment.in_readme:
+        if results is None or not experiment.in_summary:
             continue
         begin, end = f"<!-- results: {name} -->\n", "<!-- end -->"
         before, _, rest = text.partition(begin)
         _, _, after = rest.partition(end)
         text = f"{before}{begin}{tables.short_table(experiment, results)}\n{end}{after}"
-    readme.write_text(text)
-    return readme
+    summary.write_text(text)
+    return summary
 
 
 def _section(
@@ -95,7 +95,6 @@ def _section(
         figures.append(docs / "figures" / f"{experiment.name}_convergence.png")
         drawings.convergence(experiment, results, figures[-1])
         parts.append(f"Convergence at epsilon 0.5:\n\n![convergence](figures/{figures[-1].name})")
-    parts.append(
-        f"<details><summary>What the grids chose</summary>\n\n{tables.chosen_table(experiment, results)}\n\n</details>"
-    )
+    chosen = tables.chosen_table(experiment, results)
+    parts.append(f"<details markdown><summary>What the grids chose</summary>\n\n{chosen}\n\n</details>")
     return "\n\n".join(parts) + "\n", figures

@@ -1,4 +1,4 @@
-"""The tables of docs/results.md and of the README, in Markdown."""
+"""The tables of docs/results.md and docs/summary.md, in Markdown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def accuracy_table(experiment: experiments.Experiment, results: Results) -> str:
 
 
 def short_table(experiment: experiments.Experiment, results: Results) -> str:
-    """The README's: means of AdaCliP and of Abadi et al. with a tuned clip, and who is to be compared with."""
+    """The summary's: means of AdaCliP and of Abadi et al. with a tuned clip, and who is to be compared with."""
     both = {name: experiment.methods[name] for name in ("adaclip", "abadi")}
     rows = [
         [method.label, *[f"{100.0 * values(results, name, e).mean():.2f}" for e in experiment.epsilons]]

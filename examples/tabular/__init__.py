@@ -11,5 +11,5 @@
 | `comparison` | runs it all, a file for every run |
 | `imbalance` | rare positives with class weights: what clipping does to them |
 | `words` | what the page says around its tables |
-| `report` | docs/tabular.md, its figures and the README's table |
+| `report` | docs/tabular.md, its figures and the table of docs/summary.md |
 """

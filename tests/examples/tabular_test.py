@@ -205,8 +205,8 @@ def test_the_table_says_who_wins(ours, sgd, adam, row):
     assert row in report.headline([made_up(ours, sgd, adam)])
 
 
-def test_page_and_readme_from_results_files(tmp_path):
-    docs, readme = tmp_path / "docs", tmp_path / "README.md"
+def test_page_and_summary_from_results_files(tmp_path):
+    docs, summary = tmp_path / "docs", tmp_path / "summary.md"
     report.store("adult", made_up([90.0, 90.2], [88.0, 88.2], [87.0, 87.2]), docs)
     report.store("diamonds", made_up([80.0, 80.2], [88.0, 88.2], [87.0, 87.2], "r2"), docs)
     rare = [
@@ -217,13 +217,13 @@ def test_page_and_readme_from_results_files(tmp_path):
     page = report.write(docs)[0].read_text()
     assert "ahead on 1, level on 0, behind on 1" in page and "76.00 ± 1.00" in page
     assert "made up, 1 (R²)" in page and packages.SPAM.sha256 in page
-    readme.write_text(f"before\n{report.BEGIN}old\n{report.END}\nafter <!-- end -->")
-    report.write_readme(readme, docs)
-    text = readme.read_text()
+    summary.write_text(f"before\n{report.BEGIN}old\n{report.END}\nafter <!-- end -->")
+    report.write_summary(summary, docs)
+    text = summary.read_text()
     assert text.startswith("before") and text.endswith("after <!-- end -->") and "old" not in text and "ahead" in text
     untouched = tmp_path / "none.md"
     untouched.write_text("no marks")
-    assert report.write_readme(untouched, docs).read_text() == "no marks"
+    assert report.write_summary(untouched, docs).read_text() == "no marks"
 
 
 def test_runs_of_other_constants_are_named():

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from tests.mutants import mutation
 
 COPIED = (mutation.PACKAGE, "examples", "benchmarks", "configs", "docs", "tests", "requirements", "tools")
-COPIED += ("pyproject.toml", "README.md", "Makefile", "setup.py", "CONTRIBUTING.md")
+COPIED += ("pyproject.toml", "README.md", "Makefile", "setup.py", "CONTRIBUTING.md", "CHANGELOG.md", "mkdocs.yml")
 _OURS = (mutation.PACKAGE, "tests", "examples", "benchmarks", "configs", "tools")
 # All of tensorflow-privacy where it can be imported whole; its query where that is all that can be.
 _WARM = ("tensorflow", "dp_accounting", "scipy.optimize", "hypothesis", "pytest", "adaclip_tf._internal.dp_query")

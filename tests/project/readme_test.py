@@ -1,43 +1,41 @@
-"""The README's programs run as they are printed, on random images in the place of MNIST's; so do the docs' sums."""
+"""The README: one screen, whose program runs as it is printed; the paths that pages name are there."""
 
 import doctest
-import pathlib
 import re
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
-README = pathlib.Path(__file__).parents[2] / "README.md"
+from tests.project import pages
 
-
-def test_the_programs_of_the_readme_run(monkeypatch, rng):
-    images, labels = rng.integers(0, 256, (1200, 28, 28)), rng.integers(0, 10, 1200)
-    monkeypatch.setattr(tf.keras.datasets.mnist, "load_data", lambda: ((images, labels), None))
-    programs = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-    assert len(programs[0].splitlines()) == 12
-    names = {}
-    for program in programs:
-        exec(compile(program, str(README), "exec"), names)
-    assert int(names["model"].optimizer.noised_steps) == 2 * 20
-    assert np.isfinite(names["z"])
-    assert names["query"].initial_global_state()
+README = pages.ROOT / "README.md"
 
 
-def test_the_links_of_the_readme_lead_somewhere():
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", README.read_text()):
-        assert (README.parent / target).exists(), target
+def test_the_program_of_the_readme_runs():
+    (program,) = pages.programs(README)
+    assert len(program.replace("\n\n", "\n").splitlines()) == 10
+    names = pages.run("README.md")
+    assert int(names["private"].optimizer.noised_steps) == 5 * 20
+    assert names["private"].budget.epsilon == pytest.approx(1.0, abs=1e-3)
+    found = names["model"].predict(names["x"], verbose=0)[:, 0] > 0.5
+    assert (found == names["y"]).mean() > 0.8
 
 
-PAGES = sorted([README, README.with_name("CONTRIBUTING.md"), *(README.parent / "docs").glob("*.md")])
+def test_the_readme_is_one_screen():
+    text = README.read_text()
+    assert len(text.splitlines()) <= 62 and text.count("<img ") == 1
+    for symbol in ("d be the number", "B the expected number", "z the noise multiplier"):
+        assert symbol in text.replace("\n", " ")[: text.index("| your case")], symbol
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+PAGES = sorted([README, README.with_name("CONTRIBUTING.md"), *pages.DOCS.rglob("*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(pages.ROOT).as_posix() for page in PAGES])
 def test_the_paths_and_imports_of_a_page_are_there(page):
     text = page.read_text()
     folders = "adaclip_tf|tests|examples|benchmarks|configs|requirements|tools|docs"
     for path in re.findall(rf"(?<![\w/.-])((?:{folders})/[\w/]+\.(?:py|sh|md|json|lock|in))", text):
-        assert (README.parent / path).exists(), path
+        assert (pages.ROOT / path).exists(), path
     for program in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
         for line in re.findall(r"^(?:from adaclip_tf|import adaclip_tf).*$", program, flags=re.MULTILINE):
             if "(" not in line:
@@ -45,17 +43,16 @@ def test_the_paths_and_imports_of_a_page_are_there(page):
 
 
 def test_the_functions_in_the_map_exist():
-    """Every `core.name` of the README is in the core."""
+    """Every `core.name` of the page on equations is in the core."""
     from adaclip_tf import core
 
-    named = set(re.findall(r"`core\.(\w+)", README.read_text()))
+    named = set(re.findall(r"`core\.(\w+)", (pages.DOCS / "equations.md").read_text()))
     assert {"AdaClip", "FixedClip", "Whitening", "MomentEstimator", "norm_bound", "private_step"} <= named
-    for name in named - {"py"}:
+    for name in named:
         assert hasattr(core, name), name
 
 
 @pytest.mark.parametrize("name, least", [("tuning.md", 4), ("no_tuning.md", 3)])
 def test_the_arithmetic_of_the_tuning_pages(name, least):
-    page = README.parent / "docs" / name
-    result = doctest.testfile(str(page), module_relative=False)
+    result = doctest.testfile(str(pages.DOCS / name), module_relative=False)
     assert result.attempted >= least and result.failed == 0
