@@ -38,6 +38,8 @@ class ClippingRule:
 
     Attributes:
       positive_state: names of the parts of the state that are above 0. A saved state where they are not is refused.
+      prior_noise_multiplier: of what the data was asked before training to make the rule, all of it as one Gaussian
+        mechanism, for those who count epsilon. None where nothing was.
       treats_coordinates_alike: `transform` and `next_state` do the same with every coordinate, whichever variable it is
         of, and (a, b) have an entry for each. Then they may be handed several variables as one long one. Counts for
         the very class that says it, not for those below it.
@@ -45,6 +47,10 @@ class ClippingRule:
 
     positive_state: tuple[str, ...] = ()
     treats_coordinates_alike = False
+
+    @property
+    def prior_noise_multiplier(self) -> float | None:
+        return None
 
     def initial_state(self, specs: Sequence[Any]) -> Any:
         """The state before the first step, for variables with the shapes and names of `specs`."""

@@ -47,6 +47,7 @@ class Scales:
       multiplier: mu.
       damping: D; None for no damping.
       damping_decay: of the moving average p.
+      noise_multiplier: of the queries that found them, all together as one Gaussian mechanism; None for public scales.
     """
 
     clip: float
@@ -54,6 +55,7 @@ class Scales:
     multiplier: float = 1.0
     damping: float | None = None
     damping_decay: float = 0.9
+    noise_multiplier: float | None = None
 
     def __post_init__(self):
         shapes = tuple(np.asarray(shape, np.float32) for shape in self.shapes)
@@ -81,6 +83,7 @@ class Scales:
             "multiplier": self.multiplier,
             "damping": self.damping,
             "damping_decay": self.damping_decay,
+            "noise_multiplier": self.noise_multiplier,
         }
 
     @classmethod
@@ -105,6 +108,10 @@ class ScaledClip(ClippingRule):
         if not isinstance(self.scales, Scales):
             raise ValueError(f"`scales` must be a `core.Scales`; got {type(self.scales).__name__}.")
         validate.boolean("precondition", self.precondition)
+
+    @property
+    def prior_noise_multiplier(self):
+        return self.scales.noise_multiplier
 
     def initial_state(self, specs):
         """The scales, which never change and are saved with the weights that were trained by them; and p."""

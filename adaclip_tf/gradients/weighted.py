@@ -28,11 +28,11 @@ import tensorflow as tf
 from absl import logging
 
 from adaclip_tf.gradients import graph
+from adaclip_tf.gradients.proof.elements import hands_out_examples
 from adaclip_tf.gradients.proof.labels import Rows
 from adaclip_tf.gradients.proof.walk import Walk
 
 _SAME = ("Identity", "Cast", "Squeeze", "ExpandDims", "Reshape", "StopGradient")
-_ENTERS = ("Placeholder", "IteratorGetNext", "IteratorGetNextSync")
 _NEWS = (
     "The loss is weighted, by `class_weight` or `sample_weight`. Weights up to 1 are applied after clipping, and count "
     "in full; what is above 1 multiplies the gradient before clipping, which undoes it where gradients are clipped. "
@@ -79,9 +79,13 @@ def _factors(loss: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, float] | None:
             return None
     for values, weights in (op.inputs, reversed(op.inputs)):
         one_each = values.shape.rank == 1 and weights.shape.rank == 1 and weights.dtype.is_floating
-        if one_each and graph.behind(weights, _SAME).op.type in _ENTERS:
+        if one_each and _enters(graph.behind(weights, _SAME).op):
             return values, weights, factor
     return None
+
+
+def _enters(op: tf.Operation) -> bool:
+    return op.type == "Placeholder" or hands_out_examples(op)
 
 
 def _between_floats(op: tf.Operation) -> bool:

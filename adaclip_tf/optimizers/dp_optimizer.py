@@ -114,6 +114,11 @@ class DPOptimizer(Shell):
         """
         return self.private_step.microbatch_sensitivity
 
+    @property
+    def prior_noise_multiplier(self) -> float | None:
+        """Of what the data was asked before training, as for `scales=`, all together as one Gaussian mechanism."""
+        return self.rule.prior_noise_multiplier
+
     def past_steps(self) -> past_steps.PastSteps:
         """How many noised steps the weights have seen and what these were like, from the saved state.
 

@@ -7,6 +7,7 @@ from typing import Any
 import dp_accounting
 
 from adaclip_tf.privacy import claims, past_steps, session
+from adaclip_tf.privacy.events import with_prior
 from adaclip_tf.privacy.ledger import BLOCK, Ledger
 from adaclip_tf.privacy.mechanism import Mechanism
 from adaclip_tf.privacy.meter import Before, PrivacyMeter
@@ -42,8 +43,9 @@ class Account:
         """What to add to the optimizer's count of steps, and what else was spent."""
         if self._session is not None:
             return Before(self._session.paid_before, self._session.others)
+        prior = optimizer.prior_noise_multiplier
         if self.ledger is None:
-            return Before(0, self._other_event)
+            return Before(0, with_prior(self._other_event, prior))
         # Nothing is under way: all that the ledger holds, and what the optimizer has taken beyond that.
         phase = optimizer.past_steps().phase
         phases, releases = self.ledger.read()
@@ -51,7 +53,8 @@ class Account:
         events = [self.ledger.event()]
         if self._other_event is not None and all((r.phase, r.event) != (phase, self._other_event) for r in releases):
             events.append(self._other_event)
-        return Before(-known, dp_accounting.ComposedDpEvent(events))
+        before = with_prior(dp_accounting.ComposedDpEvent(events), prior, [release.event for release in releases])
+        return Before(-known, before)
 
     # -----------------------------------------------------------------------------------------------
     # Along a run.
@@ -63,6 +66,10 @@ class Account:
                 if self.has_another_phase(optimizer):
                     self._session.close(self._session.seen)  # nothing was spent on that one
                 self._session.abandon()
+            prior = optimizer.prior_noise_multiplier
+            written = [release.event for release in self.ledger.read()[1]]
+            if with_prior(self._other_event, prior, written) is not self._other_event:
+                self.ledger.add(f"scales of {optimizer.name}", dp_accounting.GaussianDpEvent(prior))
             now = optimizer.past_steps()
             fresh = past_steps.new_phase() if self._new_phase else None
             self._session = session.Session(

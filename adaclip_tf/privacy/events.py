@@ -38,6 +38,8 @@ example may occur in it twice: one Poisson draw cut into parts, or parts of one 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any
 
 import dp_accounting
@@ -105,3 +107,42 @@ def check_other_event(event: Any) -> None:
         raise ValueError(
             f"`other_event` must be a `dp_accounting.DpEvent`, such as `PrivatePCA(...).event`, or None; got {event!r}."
         )
+
+
+def noise_of_gaussians(event: dp_accounting.DpEvent) -> float | None:
+    """z of the one Gaussian mechanism that `event` is worth; None where it is not made of these alone."""
+    squares = _inverse_squares(event)
+    return None if squares is None else math.inf if squares == 0.0 else squares**-0.5
+
+
+def with_prior(
+    other_event: dp_accounting.DpEvent | None, prior: float | None, known: Iterable[dp_accounting.DpEvent] = ()
+) -> dp_accounting.DpEvent | None:
+    """`other_event`, and what a clipping rule was made by (`ClippingRule.prior_noise_multiplier`) if it is in neither
+    that nor in what is `known` to be counted."""
+    counted = [*known, *([] if other_event is None else [other_event])]
+    if prior is None or any(_holds(event, prior) for event in counted):
+        return other_event
+    mine = dp_accounting.GaussianDpEvent(prior)
+    return mine if other_event is None else dp_accounting.ComposedDpEvent([other_event, mine])
+
+
+def _inverse_squares(event: dp_accounting.DpEvent) -> float | None:
+    """The sum of 1 / z^2 over the Gaussian mechanisms that an event composes; None if there is something else."""
+    if isinstance(event, dp_accounting.GaussianDpEvent):
+        return event.noise_multiplier**-2.0 if event.noise_multiplier else math.inf
+    if isinstance(event, dp_accounting.SelfComposedDpEvent):
+        inner = _inverse_squares(event.event)
+        return None if inner is None else inner * event.count
+    if isinstance(event, dp_accounting.ComposedDpEvent):
+        parts = [_inverse_squares(part) for part in event.events]
+        return None if None in parts else math.fsum(parts)  # type: ignore[arg-type]
+    return None
+
+
+def _holds(event: dp_accounting.DpEvent, noise: float) -> bool:
+    """Whether `event`, or a part of it, is worth a Gaussian mechanism of this noise."""
+    mine = noise_of_gaussians(event)
+    if mine is not None and math.isclose(mine, noise, rel_tol=1e-9):
+        return True
+    return isinstance(event, dp_accounting.ComposedDpEvent) and any(_holds(part, noise) for part in event.events)

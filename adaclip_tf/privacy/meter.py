@@ -62,7 +62,9 @@ class PrivacyMeter:
         self.delta = check_delta(delta, claimed.num_examples)
         self.accountant = accountants.named(accountant).name
         self.examples_per_user = validate.positive_integer("examples_per_user", examples_per_user)
-        self._before = before or (lambda optimizer: Before(0, other_event))
+        self._before = before or (
+            lambda optimizer: Before(0, events.with_prior(other_event, optimizer.prior_noise_multiplier))
+        )
         self._curve: curve.EpsilonCurve | None = None
         self._curve_of: tuple[Any, ...] | None = None
 

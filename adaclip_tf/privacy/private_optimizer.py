@@ -22,6 +22,7 @@ class PrivateOptimizer(Protocol):
     accumulation_steps: int
     seed: int | None
     iterations: Any  # how often it has updated the weights
+    prior_noise_multiplier: float | None  # of what was asked before training, as `ClippingRule` has it
 
     @property
     def microbatch_sensitivity(self) -> float:

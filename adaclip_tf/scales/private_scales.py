@@ -33,6 +33,7 @@ from absl import logging
 from adaclip_tf import core, gradients
 from adaclip_tf._internal import files, keras, validate
 from adaclip_tf.core import noise
+from adaclip_tf.privacy import events
 from adaclip_tf.privacy.epsilon import epsilon_of
 from adaclip_tf.privacy.mechanism import Mechanism
 from adaclip_tf.scales import estimate, method, queries
@@ -237,8 +238,9 @@ class PrivateScales:
             multiplier = self.settings.multiplier_for(
                 noise_multiplier, self._coordinates, expected_batch_size, self.classes
             )
-        settings = self.settings
-        return core.Scales(self.clip_ or 0.0, self.shapes_, multiplier, settings.damping, settings.damping_decay)
+        damping, decay = self.settings.damping, self.settings.damping_decay
+        noise = events.noise_of_gaussians(self.event)
+        return core.Scales(self.clip_ or 0.0, self.shapes_, multiplier, damping, decay, noise)
 
     def _check_fitted(self) -> None:
         if self.clip_ is None:

@@ -18,7 +18,9 @@ from tests.project import pages
 
 ROOT = pages.ROOT
 # What a clone has at its top and an archive need not hold: made by commands, or by setuptools itself.
-MADE = re.compile(r"\.venv.*|build|dist|runs|node_modules|.*\.egg-info|\.\w*_cache|\.hypothesis|\.git|__pycache__|PKG-INFO|setup\.cfg")
+MADE = re.compile(
+    r"\.venv.*|build|dist|runs|node_modules|.*\.egg-info|\.\w*_cache|\.hypothesis|\.git|__pycache__|PKG-INFO|setup\.cfg"
+)
 
 
 @pytest.fixture(scope="module")
