@@ -9,6 +9,34 @@ AUDIT_FIXED = f"{AUDIT}[fixed jacobian]"
 
 MISTAKES = (
     Mutation(
+        "a frozen variable may have another value on each replica",
+        "gradients/graph/alike.py",
+        " {hashlib.sha256(mine.numpy().tobytes()).hexdigest()}",
+        "",
+        ("tests/gradients/graph/alike_test.py::test_a_variable_of_replicas_is_one_where_its_values_are",),
+    ),
+    Mutation(
+        "replicas may differ inside of loops",
+        "gradients/graph/alike.py",
+        "            self.hash.update(inner.encode())\n",
+        "",
+        ("tests/gradients/graph/alike_test.py::test_another_one_is_not[inside a loop]",),
+    ),
+    Mutation(
+        "replicas may differ by values that they capture",
+        "gradients/graph/alike.py",
+        'return "value " + hashlib.sha256(value.numpy().tobytes()).hexdigest()',
+        'return "value "',
+        ("tests/gradients/graph/alike_test.py::test_another_one_is_not[captured value]",),
+    ),
+    Mutation(
+        "replicas are not compared",
+        "optimizers/step.py",
+        "        self._alike.check(batch)\n",
+        "",
+        ("tests/optimizers/distribution_mirrored_test.py::test_refusals",),
+    ),
+    Mutation(
         "no centring term in the clip, ghost path",
         "gradients/paths.py",
         "handles[index].squared_norms(transform.center[index], transform.scale[index])",

@@ -11,6 +11,27 @@ _SCALES = "tests/scales/private_scales_test.py"
 
 MISTAKES = (
     Mutation(
+        "scales that nobody names are free",
+        "privacy/events.py",
+        "    if prior is None or any(_holds(event, prior) for event in counted):",
+        "    if True:",
+        ("tests/privacy/prior_test.py::test_scales_count_once",),
+    ),
+    Mutation(
+        "anything else that was spent pays for the scales",
+        "privacy/events.py",
+        "if mine is not None and math.isclose(mine, noise, rel_tol=1e-9):",
+        "if mine is not None:",
+        ("tests/privacy/prior_test.py::test_scales_count_once",),
+    ),
+    Mutation(
+        "a saved optimizer forgets what its scales cost",
+        "core/scales.py",
+        '            "noise_multiplier": self.noise_multiplier,\n',
+        "",
+        ("tests/privacy/prior_test.py::test_scales_count_once",),
+    ),
+    Mutation(
         "row norms of gradients that are not clipped",
         "gradients/row_norms.py",
         "    weights = core.clip_weights(norms)\n",

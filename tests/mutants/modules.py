@@ -64,6 +64,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "optimizers/fix_model.py": ("tests/optimizers/fix_model_test.py",),
     "optimizers/traced.py": ("tests/optimizers/raw_gradients_test.py",),
     "optimizers/check_model.py": ("tests/optimizers/check_model_test.py",),
+    "gradients/graph/alike.py": ("tests/gradients/graph/alike_test.py",),
     "gradients/graph/contributions.py": ("tests/gradients/ghost/several_test.py",),
     "gradients/graph/extents.py": ("tests/gradients/graph/extents_test.py", *_PROOF, *_GHOST),
     "gradients/graph/known.py": (*_PROOF, *_GHOST),

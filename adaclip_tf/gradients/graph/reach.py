@@ -65,11 +65,11 @@ def _body(function: Any) -> tf.Graph:
 
 
 def called(op: tf.Operation) -> list[tf.Graph]:
-    """The functions that `op` has something to do with: that it calls, or that a dataset of it will."""
+    """The functions that `op` has something to do with: that it calls, or that a dataset of it will, in one order."""
     names: list[str] = []
     if not has_functions(op):
         return []
-    for value in op.node_def.attr.values():
+    for _, value in sorted(op.node_def.attr.items()):
         names += [value.func.name] if value.HasField("func") else [function.name for function in value.list.func]
     return [_body(op.graph._get_function(name)) for name in names if op.graph._is_function(name)]
 
