@@ -36,13 +36,27 @@ def constant(value: Any, dtype: tf.DType = tf.int32) -> tf.Tensor:
 
 
 def reshape(tensor: tf.Tensor, shape: Sequence[int | tf.Tensor]) -> tf.Tensor:
-    """`tf.reshape`, once for each tensor and shape; nothing where it has that shape already."""
+    """`tf.reshape`, once for each tensor and shape; nothing where it has that shape, or was made of what has it."""
     plain = list(shape) if all(isinstance(entry, int) for entry in shape) else None
-    known = tensor.shape.as_list() if tensor.shape.rank is not None else None
-    if plain is not None and known is not None and (plain == known or (plain == [-1] and len(known) == 1)):
+    if plain is not None and _has_shape(tensor, plain):
         return tensor
+    before = _reshaped_from(tensor)
+    if plain == [-1] and before is not None and _has_shape(before, plain):
+        return before
     key = ("reshape", tensor.ref(), _key(shape))
     return once(key, lambda: tf.raw_ops.Reshape(tensor=tensor, shape=vector(shape)))
+
+
+def _has_shape(tensor: tf.Tensor, plain: list[int]) -> bool:
+    known = tensor.shape.as_list() if tensor.shape.rank is not None else None
+    return known is not None and (plain == known or (plain == [-1] and len(known) == 1))
+
+
+def _reshaped_from(tensor: tf.Tensor) -> tf.Tensor | None:
+    """What a tensor of the current graph was made of by a reshape, which holds the same entries in the same order."""
+    if tf.executing_eagerly() or tensor.graph is not tf.compat.v1.get_default_graph():
+        return None
+    return tensor.op.inputs[0] if tensor.op.type == "Reshape" else None
 
 
 def vector(entries: Sequence[int | tf.Tensor]) -> tf.Tensor:

@@ -65,7 +65,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util
 
-from adaclip_tf._internal import variables
+from adaclip_tf._internal import made, variables
 from adaclip_tf.core import box_muller, philox
 
 _PHILOX = 1  # `tf.random.Algorithm.PHILOX`, as raw ops want it
@@ -156,7 +156,8 @@ class NoiseSource:
         return key[tf.newaxis], _advance(low, high, starts)
 
     def _normal(self, shape: tf.TensorShape, draws: list[tf.Tensor]) -> tf.Tensor:
-        return tf.reshape(draws[0] if self._terms == 1 else tf.add_n(draws) / math.sqrt(self._terms), shape)
+        draw = draws[0] if self._terms == 1 else tf.add_n(draws) / math.sqrt(self._terms)
+        return made.reshape(draw, shape.as_list())
 
     def _own(self) -> None:
         """Takes a new key in a process that the source was forked into."""
@@ -223,7 +224,14 @@ def _draw(numbers: Sequence[int], key: tf.Tensor, counter: tf.Tensor) -> list[tf
     many = 2 * pairs >= _MANY and not tf.executing_eagerly() and tf.test.is_built_with_xla()
     drawn = (_compiled if many else _interpreted)(pairs, key, counter)
     parts = tf.split(tf.reshape(drawn, [sum(rows), 2 * _ROW]), rows) if len(rows) > 1 else [drawn]
-    return [tf.reshape(part, [-1])[:number] for part, number in zip(parts, numbers)]
+    return [_first(number, made.reshape(part, [-1])) for part, number in zip(parts, numbers)]
+
+
+def _first(number: int, flat: tf.Tensor) -> tf.Tensor:
+    """`flat[:number]`, in as few ops as can be: there is one for each variable."""
+    if flat.shape[0] == number:
+        return flat
+    return tf.raw_ops.Slice(input=flat, begin=made.constant([0]), size=made.constant([number]))
 
 
 def _interpreted(pairs: int, key: tf.Tensor, counter: tf.Tensor) -> tf.Tensor:

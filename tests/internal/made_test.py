@@ -66,3 +66,19 @@ def test_a_reshape_to_the_same_shape_is_no_op():
         assert made.reshape(matrix, [3, 2]) is not matrix
         unknown = tf.compat.v1.placeholder(tf.float32, [None, 3])
         assert made.reshape(unknown, [2, 3]) is not unknown
+
+
+def test_what_was_reshaped_is_flat_again_without_an_op():
+    @tf.function
+    def step(flat, other):
+        shaped = made.reshape(flat, [2, 3])
+        assert made.reshape(shaped, [-1]) is flat
+        assert made.reshape(shaped, [3, 2]).shape == [3, 2]
+        assert made.reshape(made.reshape(other, [3, 2]), [-1]).shape == [6]
+        inside = tf.cond(flat[0] > 0.0, lambda: made.reshape(shaped, [-1]), lambda: flat)
+        return inside, made.reshape(shaped, [-1])
+
+    values = tf.range(6.0)
+    for result in step(values, tf.zeros([2, 3])):
+        np.testing.assert_array_equal(result, values)
+    np.testing.assert_array_equal(made.reshape(made.reshape(values, [2, 3]), [-1]), values)
