@@ -11,7 +11,7 @@ from adaclip_tf.privacy.events import with_prior
 from adaclip_tf.privacy.ledger import BLOCK, Ledger
 from adaclip_tf.privacy.mechanism import Mechanism
 from adaclip_tf.privacy.meter import Before, PrivacyMeter
-from adaclip_tf.privacy.private_optimizer import PrivateOptimizer
+from adaclip_tf.privacy.private_optimizer import PrivateOptimizer, noised_steps
 
 
 class Account:
@@ -37,6 +37,8 @@ class Account:
         self._other_event = other_event
         self._new_phase = new_phase
         self._session: session.Session | None = None
+        self._last: PrivateOptimizer | None = None
+        self._earlier: list[dp_accounting.DpEvent] = []  # of other optimizers, where there is no ledger
         self._planned = claimed
 
     def _before(self, optimizer: PrivateOptimizer) -> Before:
@@ -45,7 +47,8 @@ class Account:
             return Before(self._session.paid_before, self._session.others)
         prior = optimizer.prior_noise_multiplier
         if self.ledger is None:
-            return Before(0, with_prior(self._other_event, prior))
+            others = [*self._earlier, *([] if self._other_event is None else [self._other_event])]
+            return Before(0, with_prior(dp_accounting.ComposedDpEvent(others) if others else None, prior))
         # Nothing is under way: all that the ledger holds, and what the optimizer has taken beyond that.
         phase = optimizer.past_steps().phase
         phases, releases = self.ledger.read()
@@ -61,7 +64,9 @@ class Account:
 
     def begin(self, optimizer: PrivateOptimizer) -> None:
         """Looks at the optimizer's state, and opens a session in the ledger."""
-        if self.ledger is not None:
+        if self.ledger is None:
+            self._remember(optimizer)
+        else:
             if self._session is not None:
                 if self.has_another_phase(optimizer):
                     self._session.close(self._session.seen)  # nothing was spent on that one
@@ -84,6 +89,14 @@ class Account:
             if self._session.phase != now.phase:
                 optimizer.start_phase(fresh)
         self._planned = self.meter.mechanism(optimizer)
+
+    def _remember(self, optimizer: PrivateOptimizer) -> None:
+        """Counts what another optimizer has spent under this account, before this one takes over."""
+        last, self._last = self._last, optimizer
+        if last is None or last.past_steps().phase == optimizer.past_steps().phase:
+            return
+        if noised_steps(last):
+            self._earlier.append(self.meter.mechanism(last).event(steps=noised_steps(last)))
 
     def rewound(self, steps: int) -> bool:
         """Whether the optimizer counts fewer steps than it has counted in this session."""

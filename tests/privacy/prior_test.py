@@ -68,6 +68,28 @@ def test_a_ledger_has_them_once(tmp_path):
     assert fit(scaled(), ledger=written) == epsilon(ASKED)
 
 
+def test_a_new_optimizer_under_the_same_budget_forgets_nothing():
+    """The earlier one's steps count, once each; those of an optimizer that goes on count as they are."""
+    batches = adaclip_tf.poisson_batches(models.data(N), expected_batch_size=BATCH, seed=1)
+    budget = adaclip_tf.PrivacyBudget.of(batches, delta=DELTA)
+
+    def run(model):
+        model.fit(batches, verbose=0, callbacks=[budget])
+        return budget.epsilon
+
+    def of(steps):
+        return pytest.approx(adaclip_tf.epsilon(noise_multiplier=1.0, steps=steps, **STEP), rel=1e-6)
+
+    model = models.softmax_regression()
+    for expected in (4, 8):
+        model.compile(
+            adaclip_tf.DPFixedClipSGD(l2_norm_clip=1.0, noise_multiplier=1.0, expected_batch_size=BATCH),
+            models.per_example_loss(),
+        )
+        assert run(model) == of(expected)
+    assert run(model) == of(12)
+
+
 def test_one_gaussian_for_all():
     assert events.noise_of_gaussians(ASKED) == pytest.approx((3 / 36 + 4 / 64) ** -0.5, rel=1e-12)
     sampled = dp_accounting.PoissonSampledDpEvent(0.1, events.gaussian_event(6.0))
