@@ -14,7 +14,9 @@ examples, B the batch size, T the number of steps.
 
 A third way is for the rounds of federated training (`adaclip_tf.flower`), not for batches of a `fit`:
 
-| "without_replacement" | B of the n, all sets of B alike, in each step again | T times SampledWithoutReplacement(n, B, Gaussian(z / 2)) |
+| sampling              | who joins                      | event                                                    |
+|-----------------------|--------------------------------|----------------------------------------------------------|
+| "without_replacement" | B of the n, in each step again | T times SampledWithoutReplacement(n, B, Gaussian(z / 2)) |
 
 It holds under replace-one: a record takes the place of another, and n is public. Both move the sum, hence z / 2
 (Wang, Balle and Kasiviswanathan 2019, Theorem 27, by dp_accounting). RDP alone knows it, and what holds under

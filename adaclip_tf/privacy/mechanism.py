@@ -85,8 +85,8 @@ class Mechanism:
     def releases(self, steps: int) -> int:
         """How often `release` happens in `steps` steps.
 
-        "poisson", "without_replacement": every step. "shuffled": once per epoch begun. An epoch is taken to last floor(n / B) steps, the
-        fewest it can (the remainder dropped), so that the count is never too small.
+        "poisson", "without_replacement": every step. "shuffled": once per epoch begun. An epoch is taken to last
+        floor(n / B) steps, the fewest it can (the remainder dropped), so that the count is never too small.
         """
         if self.sampling != "shuffled":
             return steps
