@@ -12,6 +12,7 @@ Flower's telemetry and its look for a newer version are switched off.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -108,13 +109,13 @@ class Federation:
     def kill(self, name: str, by: int = signal.SIGKILL) -> None:
         """Ends "superlink" or "client-3", with all processes that it has started."""
         process = self._processes.pop(name)
-        with_children = process.pid  # of the session that it leads
-        _signal(with_children, by)
-        try:
-            process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            pass
-        _signal(with_children, signal.SIGKILL)
+        started = _descendants(process.pid)  # before it is gone, and they are nobody's
+        process.send_signal(by)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=20 if by != signal.SIGKILL else 0.1)
+        for pid in [process.pid, *started]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         process.wait()
 
     def run(self, config: Mapping[str, Any], timeout: float = 600.0) -> dict[str, Any]:
@@ -187,11 +188,15 @@ def _wait_for(port: int, process: subprocess.Popen, timeout: float = 120.0) -> N
     raise RuntimeError(f"Nothing answers at port {port}.")
 
 
-def _signal(session: int, number: int) -> None:
-    try:
-        os.killpg(session, number)
-    except ProcessLookupError:
-        pass
+def _descendants(pid: int) -> list[int]:
+    """Processes that `pid` has started, those that they have started, and so on."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    parents = {int(child): int(parent) for child, parent in map(str.split, listed.splitlines())}
+    found, new = [], [pid]
+    while new:
+        new = [child for child, parent in parents.items() if parent in new]
+        found += new
+    return found
 
 
 def main(argv):

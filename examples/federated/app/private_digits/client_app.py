@@ -18,8 +18,7 @@ def _mods(context):
     if context.run_config["clipping"] != "client":
         return []
     # Late: they need TensorFlow, which a client that only trains in NumPy need not wait for.
-    from private_digits import settings
-
     from adaclip_tf.flower import clipping_mod
+    from private_digits import settings
 
     return [clipping_mod(settings.RULE)]

@@ -3,11 +3,11 @@
 import json
 import os
 
-from adaclip_tf.flower import PrivateStrategy
-from examples.federated import clients
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
 
+from adaclip_tf.flower import PrivateStrategy
+from examples.federated import clients
 from private_digits import settings
 
 app = ServerApp()
