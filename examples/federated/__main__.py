@@ -15,6 +15,7 @@ import sys
 import tqdm
 from absl import app, flags, logging
 
+import adaclip_tf.flower  # noqa: F401  says what to install where Flower is missing
 from examples.common import data
 from examples.federated import clients, comparison, report
 

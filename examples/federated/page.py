@@ -6,7 +6,8 @@ TRUST = """\
 | client               | its own rows; the models that it is sent, perhaps a, b | clipping its own, if it does         |
 | SuperLink, ServerApp | every answer by itself, un-noised; who was sampled     | the noise; keeping that to itself    |
 | reader of its files  | ledger, state, log: models and epsilon of all rounds   | nothing: all of it is published      |
-| the world            | the models of all rounds, the rule's state, epsilon    | nothing: epsilon is about this       |"""
+| the world            | the models of all rounds, the rule's state, epsilon    | nothing: epsilon is about this       |
+"""
 
 PAGE = """# Federated training on Flower: a client is the unit
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from examples.federated import comparison, page
 
-TRUST = page.TRUST
+TRUST = page.TRUST.strip()
 
 
 class Paths(NamedTuple):
