@@ -67,8 +67,9 @@ over {seeds} runs, which differ in noise and sampling.
 {table}
 
 The private rows have the same epsilon, rounds, clients and noise multiplier; only the rule and the server's learning
-rate differ. These were chosen by trying some on this very data: good enough to compare them, but no private way to
-choose. The runs are separate releases: publishing all of them would cost the sum.
+rate differ. These were chosen by trying some on this very data, dealt out otherwise for AdaCliP (about 50 settings) and
+the fixed clip (15), as it is here for the quantile clip (2): good enough to compare them, but no private way to choose.
+The runs are separate releases: publishing all of them would cost the sum.
 
 Do not expect more of AdaCliP than of a fixed clip here. The variance that one round shows it of a coordinate carries
 noise of about d z^2 / B times the variance itself: {dimension:,} * {z:.3f}^2 / {per_round} = {ratio:.0f}. So few rounds
