@@ -28,8 +28,16 @@ from adaclip_tf import core
 from adaclip_tf.flower import PrivateStrategy
 
 strategy = PrivateStrategy(
-    FedAvg(), core.AdaClip(), noise_multiplier=1.1, num_clients=1000, clients_per_round=100,
-    delta=1e-4, target_epsilon=2.0, ledger="private/ledger.json", state="private/server.npz")
+    FedAvg(),
+    core.AdaClip(),
+    noise_multiplier=1.1,
+    num_clients=1000,
+    clients_per_round=100,
+    delta=1e-4,
+    target_epsilon=2.0,
+    ledger="private/ledger.json",
+    state="private/server.npz",
+)
 result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=100)
 ```
 
@@ -117,7 +125,8 @@ Flower's own wrappers (`DifferentialPrivacyServerSideFixedClipping` and so on) h
 1.41 can count their epsilon, without amplification by sampling and for FedAvg with equal weights, and does not save
 what was spent.
 
-Flower's simulation engine (Ray) runs the same strategy and ClientApp; it is not needed for any of this.
+Flower's simulation engine (Ray, `flwr[simulation]`) takes the same ServerApp and ClientApp, and no test here runs it.
+Beside this project's lock files it ends when it starts, since Ray imports a pyarrow that wants NumPy 2: uninstall pyarrow.
 
 ## Run it
 
