@@ -126,7 +126,7 @@ Flower's own wrappers (`DifferentialPrivacyServerSideFixedClipping` and so on) h
 what was spent.
 
 Flower's simulation engine (Ray, `flwr[simulation]`) takes the same ServerApp and ClientApp, and no test here runs it.
-Beside this project's lock files it ends when it starts, since Ray imports a pyarrow that wants NumPy 2: uninstall pyarrow.
+Beside the lock files of this project it ends as it starts, since Ray imports a pyarrow that wants NumPy 2.
 
 ## Run it
 
