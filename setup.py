@@ -85,6 +85,7 @@ if __name__ == "__main__":
             # pip refuses tensorflow-privacy on Python 3.12 and later.
             "privacy": ["tensorflow-privacy==0.9.0; python_version < '3.12'"],
             "tensorboard": ["tensorboard", "setuptools<81"],
+            "flower": ["flwr>=1.23"],
             "keras2": ["numpy<2", "tensorflow==2.15.*", "tensorflow-privacy==0.9.0"],
             "examples": [
                 "importlib-resources",

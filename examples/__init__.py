@@ -7,7 +7,7 @@
 | `examples.launch`     | starts several workers of a program on this machine                               |
 | `examples.reproduce`  | the paper's experiments on MNIST, hours: writes docs/results.md                    |
 | `examples.regression` | the paper's regression experiment, minutes: writes docs/regression.md              |
-| `examples.federated`  | users instead of examples, in many processes: writes docs/federated.md             |
+| `examples.federated`  | federated on Flower, a client is the unit: writes docs/federated.md                |
 | `examples.audit`      | attacks the library: the epsilon that is proven beside the one that is claimed     |
 | `examples.tabular`    | training that needs no tuning against tuned competitors                            |
 

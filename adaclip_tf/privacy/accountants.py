@@ -18,6 +18,7 @@ import dataclasses
 from typing import Callable, NamedTuple, Protocol
 
 import dp_accounting
+from dp_accounting import dp_event
 from dp_accounting.pld import privacy_loss_distribution
 
 from adaclip_tf._internal import validate
@@ -71,14 +72,16 @@ class Rdp:
     quick: bool = True
 
     def of_event(self, event: dp_accounting.DpEvent) -> EpsilonByDelta:
-        return dp_accounting.rdp.RdpAccountant().compose(event).get_epsilon
+        return _rdp_accountant(event).compose(event).get_epsilon
 
     def prepare(
         self, release: dp_accounting.DpEvent, other: dp_accounting.DpEvent | None
     ) -> Callable[[int], EpsilonByDelta]:
         """RDP adds up, so that `count` releases cost `count` times the RDP of one."""
-        one = dp_accounting.rdp.RdpAccountant().compose(release)
-        rest = dp_accounting.rdp.RdpAccountant().compose(other or dp_accounting.NoOpDpEvent())
+        other = other or dp_accounting.NoOpDpEvent()
+        both = dp_accounting.ComposedDpEvent([release, other])
+        one = _rdp_accountant(both).compose(release)
+        rest = _rdp_accountant(both).compose(other)
 
         def composed(count: int) -> EpsilonByDelta:
             # 0 * infinity (no step of a mechanism without noise) must be 0.
@@ -101,6 +104,8 @@ class Pld:
     interval: float | None = None
 
     def of_event(self, event: dp_accounting.DpEvent) -> EpsilonByDelta:
+        if neighbours(event) is not dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE:
+            raise ValueError("`accountant`='pld' does not know sampling without replacement; use 'rdp'.")
         interval = pld_interval(event) if self.interval is None else self.interval
         return dp_accounting.pld.PLDAccountant(value_discretization_interval=interval).compose(event).get_epsilon
 
@@ -190,6 +195,41 @@ def named(name: str) -> Accountant:
 def get(accountant: str | MakeAccountant) -> Accountant:
     """The accountant of that name; or one that adds up by what the function given makes."""
     return Made(accountant) if callable(accountant) else named(accountant)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Whom an event protects.
+
+
+def neighbours(event: dp_accounting.DpEvent) -> dp_accounting.NeighboringRelation:
+    """The relation under which `event` is to be judged; ValueError where its parts are of different ones.
+
+    What is sampled without replacement is known under replace-one. A Gaussian event by itself would be taken there for
+    one whose sum moves by 1 when a record is replaced, and ours move by 1 when one is added: refused, never mixed.
+    """
+    found = set(_relations(event))
+    if len(found) > 1:
+        raise ValueError(
+            "Sampling without replacement protects against the replacement of a record, all else against its addition "
+            "or removal: one epsilon can't hold both. Use Poisson sampling, or a ledger of its own."
+        )
+    return found.pop() if found else dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+
+
+def _relations(event: dp_accounting.DpEvent) -> list[dp_accounting.NeighboringRelation]:
+    if isinstance(event, dp_accounting.NoOpDpEvent):
+        return []
+    if isinstance(event, dp_accounting.ComposedDpEvent):
+        return [relation for part in event.events for relation in _relations(part)]
+    if isinstance(event, (dp_accounting.SelfComposedDpEvent, dp_event.RepeatAndSelectDpEvent)):
+        return _relations(event.event)
+    if isinstance(event, dp_accounting.SampledWithoutReplacementDpEvent):
+        return [dp_accounting.NeighboringRelation.REPLACE_ONE]
+    return [dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE]
+
+
+def _rdp_accountant(event: dp_accounting.DpEvent) -> dp_accounting.rdp.RdpAccountant:
+    return dp_accounting.rdp.RdpAccountant(neighboring_relation=neighbours(event))
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from adaclip_tf.privacy import account, claims, fit_data, private_optimizer, run
 from adaclip_tf.privacy import ledger as ledger_lib
 from adaclip_tf.privacy.drawn import Drawn, require_drawn
 from adaclip_tf.privacy.horizon import Horizon
-from adaclip_tf.privacy.mechanism import Mechanism
+from adaclip_tf.privacy.mechanism import SAMPLINGS, Mechanism
 from adaclip_tf.privacy.meter import PrivacyMeter
 
 
@@ -86,9 +86,8 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         new_phase: bool = False,
     ):
         super().__init__()
-        if target_epsilon is not None:
-            validate.positive("target_epsilon", target_epsilon)
-        self.target_epsilon = target_epsilon
+        validate.one_of("sampling", sampling, SAMPLINGS)
+        self.target_epsilon = None if target_epsilon is None else validate.positive("target_epsilon", target_epsilon)
         self.statement_path = None if statement_path is None else validate.path("statement_path", statement_path)
         self._account = account.Account(
             Mechanism(1.0, num_examples, batch_size, sampling),

@@ -23,6 +23,9 @@ def dump(event: dp_accounting.DpEvent) -> dict[str, Any]:
         return {"kind": "laplace", "noise_multiplier": float(event.noise_multiplier)}
     if isinstance(event, dp_accounting.PoissonSampledDpEvent):
         return {"kind": "poisson", "probability": float(event.sampling_probability), "event": dump(event.event)}
+    if isinstance(event, dp_accounting.SampledWithoutReplacementDpEvent):
+        sizes = {"of": int(event.source_dataset_size), "size": int(event.sample_size)}
+        return {"kind": "without replacement", **sizes, "event": dump(event.event)}
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
         return {"kind": "repeated", "count": int(event.count), "event": dump(event.event)}
     if isinstance(event, dp_event.RepeatAndSelectDpEvent) and event.shape in _LAWS:
@@ -30,8 +33,8 @@ def dump(event: dp_accounting.DpEvent) -> dict[str, Any]:
     if isinstance(event, dp_accounting.ComposedDpEvent):
         return {"kind": "composed", "events": [dump(part) for part in event.events]}
     raise ValueError(
-        f"`event` is a {type(event).__name__}, which a ledger can't hold. It takes Gaussian, Laplace, Poisson-sampled, "
-        "self-composed and composed events, and choices among runs."
+        f"`event` is a {type(event).__name__}, which a ledger can't hold. It takes Gaussian and Laplace "
+        "events, sampled (Poisson, or without replacement), self-composed and composed, and choices among runs."
     )
 
 
@@ -52,6 +55,14 @@ def load(value: Any) -> dp_accounting.DpEvent:
         if probability > 1.0:
             raise ValueError(f"`probability` must be at most 1; got {probability!r}")
         return dp_accounting.PoissonSampledDpEvent(probability, load(value.get("event")))
+    if kind == "without replacement":
+        of, size = (
+            validate.positive_integer("of", value.get("of")),
+            validate.positive_integer("size", value.get("size")),
+        )
+        if size > of:
+            raise ValueError(f"`size` must be at most `of`; got {size!r} and {of!r}")
+        return dp_accounting.SampledWithoutReplacementDpEvent(of, size, load(value.get("event")))
     if kind == "repeated":
         count = validate.positive_integer("count", value.get("count"))
         return dp_accounting.SelfComposedDpEvent(load(value.get("event")), count)

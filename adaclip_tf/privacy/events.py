@@ -12,6 +12,16 @@ examples, B the batch size, T the number of steps.
 |              | independently of all else, in each step again   |                                        |
 | "shuffled"   | each example once per epoch, fixed batch size   | once per epoch Gaussian(z)             |
 
+A third way is for the rounds of federated training (`adaclip_tf.flower`), not for batches of a `fit`:
+
+| sampling              | who joins                      | event                                                    |
+|-----------------------|--------------------------------|----------------------------------------------------------|
+| "without_replacement" | B of the n, in each step again | T times SampledWithoutReplacement(n, B, Gaussian(z / 2)) |
+
+It holds under replace-one: a record takes the place of another, and n is public. Both move the sum, hence z / 2
+(Wang, Balle and Kasiviswanathan 2019, Theorem 27, by dp_accounting). RDP alone knows it, and what holds under
+add/remove cannot be added to it: `accountants` refuses the sum.
+
 "poisson" holds under add/remove-one-example. "shuffled" counts no amplification at all, since none of
 useful size is proven for shuffling, and Poisson's figure can be too small for it (Chua et al. 2024, arXiv
 2403.17673). It holds when the neighbouring data set has the example replaced by one that contributes

@@ -173,8 +173,11 @@ class Ledger:
                 f"{step.microbatch_sensitivity:g}{state}"
             )
         for name in accountants.names():
-            value = self.epsilon(delta=delta, accountant=name)
-            lines.append(f"epsilon at delta = {delta:g} of all together, by {name.upper()}: {value:.4f}")
+            try:
+                value = f"{self.epsilon(delta=delta, accountant=name):.4f}"
+            except ValueError as error:  # one that does not know a kind of event
+                value = f"not known. {error}"
+            lines.append(f"epsilon at delta = {delta:g} of all together, by {name.upper()}: {value}")
         return "\n".join(lines) + "\n"
 
     # -----------------------------------------------------------------------------------------------

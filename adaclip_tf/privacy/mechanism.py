@@ -14,7 +14,8 @@ import dp_accounting
 
 from adaclip_tf._internal import validate
 
-SAMPLINGS = ("poisson", "shuffled")
+SAMPLINGS = ("poisson", "shuffled")  # of the batches of a `fit`
+WITHOUT_REPLACEMENT = "without_replacement"  # a fixed number of clients in every round of federated training
 MAX_STEPS = 10**12  # of one event: dp_accounting counts in float64
 
 
@@ -31,7 +32,7 @@ class Mechanism:
       noise_multiplier: z, standard deviation of the noise over the sensitivity of the sum. 0 is not private.
       num_examples: n, the size of the training set.
       batch_size: B, the expected size of a logical batch (all accumulation steps together).
-      sampling: "poisson" or "shuffled".
+      sampling: "poisson", "shuffled" or "without_replacement": B of the n, drawn anew in every step.
       microbatch_sensitivity: 1, or 2 where microbatches hold several examples.
     """
 
@@ -49,7 +50,7 @@ class Mechanism:
             raise ValueError(
                 f"`batch_size` must be at most `num_examples`; got batch_size={batch} and num_examples={n}."
             )
-        validate.one_of("sampling", self.sampling, SAMPLINGS)
+        validate.one_of("sampling", self.sampling, (*SAMPLINGS, WITHOUT_REPLACEMENT))
         if validate.real("microbatch_sensitivity", self.microbatch_sensitivity) < 1.0:
             raise ValueError(
                 "`microbatch_sensitivity` must be 1 (one example per microbatch) or 2 (several); "
@@ -65,6 +66,8 @@ class Mechanism:
         """The neighbouring relation for which the event holds."""
         if self.sampling == "poisson":
             return "add or remove one"
+        if self.sampling == WITHOUT_REPLACEMENT:
+            return "replace one by any other"
         return "replace one by an example that contributes nothing"
 
     @property
@@ -73,15 +76,19 @@ class Mechanism:
         event = dp_accounting.GaussianDpEvent(self.noise_multiplier / self.microbatch_sensitivity)
         if self.sampling == "shuffled":
             return event
+        if self.sampling == WITHOUT_REPLACEMENT and self.noise_multiplier:
+            # One record leaves the sum and another joins it: together they move it by twice what one does.
+            event = dp_accounting.GaussianDpEvent(event.noise_multiplier / 2.0)
+            return dp_accounting.SampledWithoutReplacementDpEvent(self.num_examples, self.batch_size, event)
         return dp_accounting.PoissonSampledDpEvent(self.batch_size / self.num_examples, event)
 
     def releases(self, steps: int) -> int:
         """How often `release` happens in `steps` steps.
 
-        "poisson": every step. "shuffled": once per epoch begun. An epoch is taken to last floor(n / B) steps, the
-        fewest it can (the remainder dropped), so that the count is never too small.
+        "poisson", "without_replacement": every step. "shuffled": once per epoch begun. An epoch is taken to last
+        floor(n / B) steps, the fewest it can (the remainder dropped), so that the count is never too small.
         """
-        if self.sampling == "poisson":
+        if self.sampling != "shuffled":
             return steps
         return -(-steps // self.shortest_epoch)
 

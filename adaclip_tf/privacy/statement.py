@@ -12,7 +12,7 @@ from typing import Any
 
 import dp_accounting
 
-from adaclip_tf._internal import files, signatures
+from adaclip_tf._internal import files, signatures, validate
 from adaclip_tf.privacy import accountants as accountants_lib
 from adaclip_tf.privacy import choice as choice_lib
 from adaclip_tf.privacy import events as events_lib
@@ -87,6 +87,7 @@ def report_on(
       noise) is None. `guarantee` is the entry of `epsilon` for the `sampling` that was used.
     """
     events_lib.check_other_event(other_event)
+    validate.one_of("sampling", mechanism.sampling, SAMPLINGS)
     count = mechanism.count(epochs=epochs, steps=steps)
     check_delta(delta, mechanism.num_examples)
     epsilons: dict[str, dict[str, float | None]] = {}

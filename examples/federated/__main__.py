@@ -1,24 +1,23 @@
-"""Federated learning with user-level privacy: 1,000 clients, several processes, AdaCliP beside a fixed clip.
+"""Federated learning on Flower with client-level privacy: 1,000 clients, AdaCliP beside a fixed and a quantile clip.
 
-    python -m examples.federated                              # digits; writes into runs/federated
-    python -m examples.federated --dataset=mnist --seeds=2
+    python -m examples.federated                              # writes into runs/federated
     python -m examples.federated --seeds=5 --docs             # the committed page and numbers under docs/
 
-examples/federated/federation.py says what a round is and what is guaranteed.
+`python -m examples.federated.processes` runs the same on Flower's processes, with few clients.
 """
 
 from __future__ import annotations
 
+import logging as python_logging
 import shlex
 import sys
-import time
 
-import tensorflow as tf
 import tqdm
 from absl import app, flags, logging
 
+import adaclip_tf.flower  # noqa: F401  says what to install where Flower is missing
 from examples.common import data
-from examples.federated import federation, report
+from examples.federated import clients, comparison, report
 
 LEAST_ACCURACY = 0.6
 
@@ -27,39 +26,35 @@ def main(argv):
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments {argv[1:]}; see --help for the flags.")
     values = flags.FLAGS
-    tf.get_logger().setLevel("ERROR")
+    python_logging.getLogger("flwr").setLevel(python_logging.ERROR)  # a bar shows what its lines would
     if values.seed is not None:
         logging.warning("--seed makes noise and sampling predictable: NOT private.")
-    started = time.monotonic()
-    plan = federation.Plan(
-        users=values.clients,
-        users_per_round=values.per_round,
+    plan = comparison.Plan(
+        clients=values.clients,
+        per_round=values.per_round,
         rounds=values.rounds,
         target_epsilon=values.epsilon,
         delta=values.delta,
-        aggregators=values.aggregators,
-        workers=values.workers,
+        alpha=values.alpha,
     )
     try:
-        loaded = data.load(values.dataset, values.data_dir)
         z = plan.noise_multiplier
-    except (ValueError, data.DataUnavailableError) as error:
+    except ValueError as error:
         raise app.UsageError(str(error)) from error
+    loaded = data.load("digits")
     print(
-        f"{plan.users} clients with {loaded.name} from {loaded.source}; each joins a round with probability "
-        f"{plan.users_per_round}/{plan.users}; {plan.rounds} rounds; noise multiplier {z:.3f}"
+        f"{plan.clients} clients with {loaded.name} from {loaded.source}; each joins a round with probability "
+        f"{plan.per_round}/{plan.clients}; {plan.rounds} rounds; noise multiplier {z:.3f}"
     )
-    results = federation.compare(loaded, plan, values.seeds, seed=values.seed, start_run=_progress(plan.rounds))
-    print(f"\n{report.table(results, loaded.name)}\n\n{report.TRUST}\n")
+    results = comparison.compare(loaded, plan, values.seeds, seed=values.seed, start_run=_progress(plan.rounds))
+    print(f"\n{report.table(results)}\n\n{report.TRUST}\n")
     paths = report.Paths.docs() if values.docs else report.Paths.folder(values.output)
-    dimension = sum(weight.size for weight in federation.initial_weights(loaded))
-    seconds = round(time.monotonic() - started)
+    initial = clients.initial_weights(loaded.x_train[0].size, loaded.num_classes or 1)
     command = shlex.join(["python", "-m", "examples.federated", *sys.argv[1:]])
-    report.write(results, plan, loaded.name, paths, command, dimension=dimension, seconds=seconds)
+    report.write(results, plan, paths, command, dimension=sum(array.size for array in initial.values()))
     for path in paths:
         print(f"wrote {path}")
-    least = LEAST_ACCURACY if values.rounds >= 50 else 0.0
-    print(f"{federation.check(results, plan, least)} ({seconds} s)")
+    print(comparison.check(results, plan, LEAST_ACCURACY if values.rounds >= 50 else 0.0))
 
 
 def _progress(rounds: int):
@@ -70,12 +65,12 @@ def _progress(rounds: int):
         bar = tqdm.tqdm(total=rounds, desc=title, unit="round", disable=None)
 
         def on_round(done: int, epsilon: float) -> None:
-            bar.set_postfix_str(f"epsilon per user {epsilon:.3f}", refresh=False)
+            bar.set_postfix_str(f"epsilon per client {epsilon:.3f}", refresh=False)
             bar.update()
             if done == rounds:
                 bar.close()
             if (bar.disable and done % -(-rounds // 4) == 0) or done == rounds:
-                print(f"{title}: round {done} of {rounds}, epsilon per user {epsilon:.3f}", flush=True)
+                print(f"{title}: round {done} of {rounds}, epsilon per client {epsilon:.3f}", flush=True)
 
         return on_round
 
@@ -83,17 +78,14 @@ def _progress(rounds: int):
 
 
 if __name__ == "__main__":  # other programs in this folder have flags of the same names
-    flags.DEFINE_enum("dataset", "digits", federation.DATASETS, "Whose rows the clients hold.")
-    flags.DEFINE_string("data_dir", None, "Folder with MNIST's files, if they are at hand.")
     flags.DEFINE_integer("clients", 1000, "How many clients; public.", lower_bound=1)
     flags.DEFINE_integer("per_round", 100, "How many of them a round has, in the mean.", lower_bound=1)
     flags.DEFINE_integer("rounds", 100, "How many rounds.", lower_bound=1)
-    flags.DEFINE_float("epsilon", 2.0, "What all rounds together may cost a user.")
+    flags.DEFINE_float("epsilon", 2.0, "What all rounds together may cost a client.")
     flags.DEFINE_float("delta", 1e-4, "The delta of (epsilon, delta); below 1 / clients.")
+    flags.DEFINE_float("alpha", 0.3, "Dirichlet's parameter: the smaller, the fewer labels a client has seen.")
     flags.DEFINE_integer("seeds", 3, "Runs of each method, for a mean and a standard deviation.", lower_bound=1)
     flags.DEFINE_integer("seed", None, "For tests only: makes noise and sampling predictable, so NOT private.")
-    flags.DEFINE_integer("aggregators", 2, "Processes that merge.", lower_bound=1)
-    flags.DEFINE_integer("workers", 2, "Processes with clients, for each aggregator.", lower_bound=1)
     flags.DEFINE_string("output", "runs/federated", "Folder for the page and the numbers.")
     flags.DEFINE_bool("docs", False, "Write docs/federated.md and docs/results/federated.json instead.")
     app.run(main)

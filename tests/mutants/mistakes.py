@@ -6,6 +6,7 @@ from tests.mutants import (
     mistakes_accounting,
     mistakes_attributes,
     mistakes_core,
+    mistakes_flower,
     mistakes_ghost,
     mistakes_gradients,
     mistakes_memory,
@@ -27,4 +28,5 @@ MISTAKES: tuple[Mutation, ...] = (
     *mistakes_optimizer.MISTAKES,
     *mistakes_accounting.MISTAKES,
     *mistakes_scales.MISTAKES,
+    *mistakes_flower.MISTAKES,
 )

@@ -146,6 +146,23 @@ def test_preparing_changes_nothing(name):
             assert prepared(count)(1e-5) == pytest.approx(plain(count)(1e-5), rel=1e-6, abs=1e-12)
 
 
+def test_what_protects_against_different_things_is_never_added_up():
+    fixed = Mechanism(2.0, 1000, 100, "without_replacement").event(steps=5)
+    assert accountants.neighbours(fixed) is dp_accounting.NeighboringRelation.REPLACE_ONE
+    assert accountants.neighbours(STEP.release) is dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+    truth = dp_accounting.rdp.RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
+    truth.compose(fixed.event, 5)
+    assert accountants.RDP.of_event(fixed)(1e-5) == truth.get_epsilon(1e-5)
+    assert accountants.RDP.prepare(fixed.event, None)(5)(1e-5) == pytest.approx(truth.get_epsilon(1e-5), rel=1e-9)
+    for other in (STEP.release, dp_accounting.GaussianDpEvent(3.0)):
+        with pytest.raises(ValueError, match="one epsilon can't hold both"):
+            accountants.RDP.of_event(dp_accounting.ComposedDpEvent([fixed, other]))
+        with pytest.raises(ValueError, match="one epsilon can't hold both"):
+            accountants.RDP.prepare(fixed, other)
+    with pytest.raises(ValueError, match="'pld' does not know sampling without replacement"):
+        accountants.PLD.of_event(fixed)
+
+
 def test_pld_prepares_any_release():
     """Not only a sampled Gaussian, for which it has a quick way."""
     release = dp_accounting.LaplaceDpEvent(4.0)

@@ -324,6 +324,7 @@ EVENTS = [
     dp_accounting.LaplaceDpEvent(2.0),
     STEP.event(steps=12345),
     dp_accounting.ComposedDpEvent([events.gaussian_event(3), STEP.event(steps=2)]),
+    Mechanism(2.0, 1000, 100, "without_replacement").event(steps=4),
 ]
 
 

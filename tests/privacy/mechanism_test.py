@@ -2,13 +2,15 @@
 
 import doctest
 import itertools
+import math
 
 import dp_accounting
 import numpy as np
 import pytest
 
+import adaclip_tf
 from adaclip_tf.data import sampling
-from adaclip_tf.privacy import mechanism
+from adaclip_tf.privacy import mechanism, statement
 from adaclip_tf.privacy.mechanism import Mechanism
 
 
@@ -56,6 +58,30 @@ def test_poisson_counts_steps():
 def test_each_sampling_has_its_relation():
     assert Mechanism(2.0, 1000, 300).relation == "add or remove one"
     assert "contributes nothing" in Mechanism(2.0, 1000, 300, "shuffled").relation
+    assert Mechanism(2.0, 1000, 300, "without_replacement").relation == "replace one by any other"
+
+
+def test_without_replacement_a_record_that_is_replaced_moves_the_sum_by_two():
+    step = Mechanism(3.0, 1000, 300, "without_replacement")
+    assert step.releases(7) == step.event(steps=7).count == 7
+    assert step.release == dp_accounting.SampledWithoutReplacementDpEvent(1000, 300, dp_accounting.GaussianDpEvent(1.5))
+    everybody = adaclip_tf.epsilon(
+        noise_multiplier=3.0, num_examples=50, batch_size=50, steps=7, delta=1e-4, sampling="without_replacement"
+    )
+    plain = adaclip_tf.epsilon_of(dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(1.5), 7), delta=1e-4)
+    assert everybody == pytest.approx(plain, rel=1e-9)  # nobody is left out: no amplification
+    assert math.isinf(
+        adaclip_tf.epsilon(
+            noise_multiplier=0.0, num_examples=50, batch_size=5, steps=7, delta=1e-4, sampling="without_replacement"
+        )
+    )
+
+
+def test_it_is_not_for_the_batches_of_a_fit():
+    with pytest.raises(ValueError, match="`sampling` must be one of 'poisson', 'shuffled'"):
+        adaclip_tf.PrivacyBudget(num_examples=50, batch_size=5, delta=1e-4, sampling="without_replacement")
+    with pytest.raises(ValueError, match="`sampling` must be one of 'poisson', 'shuffled'"):
+        statement.report_on(Mechanism(2.0, 50, 5, "without_replacement"), delta=1e-4, steps=3)
 
 
 def test_it_cannot_be_changed():

@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "scales": {"core", "gradients", "optimizers", "data", "privacy", "_internal"},
     "training": {"core", "scales", "optimizers", "data", "privacy", "_internal"},
     "query": {"core", "privacy", "_internal"},
+    "flower": {"core", "privacy", "_internal"},
     "tensorboard": {"privacy", "_internal"},
     "releasing": {"optimizers", "privacy", "_internal"},
     "__main__": set(),

@@ -1,0 +1,1 @@
+"""A Flower app: digits of many clients, learnt privately."""
