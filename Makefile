@@ -15,11 +15,14 @@ STAMP := $(VENV)/.installed-from-lock
 # Site and package have an environment of their own: without TensorFlow, and the tests' ones stay as they are.
 DOCS_BIN := .venv-docs/bin
 DOCS_STAMP := .venv-docs/.installed-from-lock
+# So has Flower, whose packages would hold back those of the tests.
+FLOWER_BIN := .venv-flower/bin
+FLOWER_STAMP := .venv-flower/.installed-from-lock
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help demo regression reproduce tabular bench test slow-test mutants lint format docs package lock lock-docs clean
+.PHONY: help demo regression reproduce tabular bench test test-flower federated slow-test mutants lint format docs package lock lock-docs lock-flower clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -30,6 +33,10 @@ $(STAMP): $(LOCK) requirements/install.sh
 
 $(DOCS_STAMP): requirements/docs.lock requirements/install.sh
 	PYTHON=$(PYTHON) sh requirements/install.sh .venv-docs requirements/docs.lock
+	@touch $@
+
+$(FLOWER_STAMP): requirements/flower.lock requirements/install.sh
+	PYTHON=$(PYTHON) sh requirements/install.sh .venv-flower requirements/flower.lock
 	@touch $@
 
 demo: $(STAMP)  ## Train on a table at epsilon 1 with nothing tuned, beside DP-SGD and DP-Adam, a minute or two.
@@ -49,6 +56,13 @@ bench: $(STAMP)  ## Compare speed and memory with Keras's SGD and tensorflow-pri
 
 test: $(STAMP)  ## Run the default tests, a few minutes.
 	$(BIN)/python -m pytest -n 2 --dist=worksteal $(PYTEST_ARGS)
+
+test-flower: $(FLOWER_STAMP)  ## Run the tests of federated training on Flower, a minute; PYTEST_ARGS="-m slow" for the long ones.
+	$(FLOWER_BIN)/python -m pytest -n 2 --dist=worksteal $(PYTEST_ARGS) tests/flower tests/examples/federated_test.py \
+	    tests/examples/federated_processes_test.py
+
+federated: $(FLOWER_STAMP)  ## Compare clips for federated training on Flower, and write docs/federated.md.
+	$(FLOWER_BIN)/python -m examples.federated $(FEDERATED_ARGS)
 
 slow-test: $(STAMP)  ## Run the long tests, with Chromium for TensorBoard's pages if it can be installed.
 	@command -v chromium >/dev/null || (apt-get -qq update && apt-get -qq -y install chromium >/dev/null) \
@@ -87,5 +101,9 @@ lock-docs: $(STAMP)  ## Choose versions anew from requirements/docs.in.
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes \
 	    --no-annotate --no-header requirements/docs.in -o requirements/docs.lock
 
+lock-flower: $(STAMP)  ## Choose versions anew from requirements/flower.in.
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	    --no-annotate --no-header requirements/flower.in -o requirements/flower.lock
+
 clean:  ## Remove the virtual environments and caches.
-	rm -rf .venv .venv-keras2 .venv-docs .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist *.egg-info
+	rm -rf .venv .venv-keras2 .venv-docs .venv-flower .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist *.egg-info

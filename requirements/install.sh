@@ -8,6 +8,7 @@ lock=$2
 python=${PYTHON:-python3}
 case $lock in
     *keras2*) oldest=9 newest=11 which="Keras 2 (TensorFlow 2.15)" ;;
+    *flower*) oldest=11 newest=13 which="Flower" ;;
     *docs*) oldest=10 newest=13 which="The documentation" ;;
     *) oldest=10 newest=13 which="Keras 3" ;;
 esac

@@ -101,6 +101,12 @@ class PrivateStrategy(Strategy):
             raise ValueError(f"`strategy` must be a `flwr.serverapp.strategy.Strategy`; got {strategy!r}.")
         if not isinstance(rule, core.ClippingRule):
             raise ValueError(f"`rule` must be a `core.ClippingRule`, such as `core.AdaClip()`; got {rule!r}.")
+        if rule.prior_noise_multiplier is not None:
+            raise ValueError(
+                "The scales of `rule` were asked of examples, and here a client is the unit: with many examples it has "
+                "paid many times. Give `core.Scales` of public data, or count what they cost a client by `other_event` "
+                "and leave out `noise_multiplier`."
+            )
         if state is not None and ledger is None:
             raise ValueError("`state` needs a `ledger`: without one a resumed run could not know what was spent.")
         validate.one_of("sampling", sampling, ("poisson", "without_replacement"))

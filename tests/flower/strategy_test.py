@@ -323,6 +323,10 @@ def test_evaluation_on_clients_is_opt_in_and_marked():
     [
         ({"strategy": "FedAvg"}, "`strategy` must be a `flwr.serverapp.strategy.Strategy`"),
         ({"rule": 0.5}, "`rule` must be a `core.ClippingRule`"),
+        (
+            {"rule": core.ScaledClip(core.Scales(0.5, [np.ones([2, 1]), np.ones([2])], noise_multiplier=3.0))},
+            "a client is the unit",
+        ),
         ({"noise_multiplier": -1.0}, "`noise_multiplier`"),
         ({"num_clients": 0}, "`num_clients`"),
         ({"clients_per_round": 2.5}, "`clients_per_round`"),
