@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf.gradients.graph.ops import RANDOM
-from adaclip_tf.gradients.graph.reach import called
+from adaclip_tf.gradients.graph.reach import body_of, called
 
 # Differ from trace to trace and say nothing of the values. Attributes that begin with "_" are TensorFlow's own notes.
 _NOTES = {"config", "config_proto", "executor_type"}
@@ -61,9 +61,10 @@ class _Digest:
             self.known[tensor.ref()] = name
             return
         op, number = tensor.op, len(self.known)
-        said = [op.type, *_attributes(op), *(self.known[one.ref()] for one in inputs)]
+        is_call = op.graph._is_function(op.type)  # as TensorFlow 1 calls functions, in `tf.nn.ctc_loss`
+        said = ["call" if is_call else op.type, *_attributes(op), *(self.known[one.ref()] for one in inputs)]
         self.hash.update((f"{number}: " + "|".join(said)).encode() + b";")
-        for body in called(op):
+        for body in [body_of(op.graph._get_function(op.type))] if is_call else called(op):
             inner = fingerprint(body.outputs, body.inputs) if hasattr(body, "outputs") else _definition(body)
             self.hash.update(inner.encode())
         for index, output in enumerate(op.outputs):

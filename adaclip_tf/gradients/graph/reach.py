@@ -55,11 +55,11 @@ def bodies(op: tf.Operation) -> list[tf.Graph]:
     found: list[tf.Graph] = []
     for attribute in CALLS[op.type]:
         value = op.get_attr(attribute)
-        found += [_body(op.graph._get_function(f.name)) for f in (value if isinstance(value, list) else [value])]
+        found += [body_of(op.graph._get_function(f.name)) for f in (value if isinstance(value, list) else [value])]
     return found
 
 
-def _body(function: Any) -> tf.Graph:
+def body_of(function: Any) -> tf.Graph:
     """Its graph; those of TensorFlow 1, as in `tf.nn.ctc_loss`, have their definition only."""
     return function.graph if hasattr(function, "graph") else function_def_to_graph(function.definition)
 
@@ -71,7 +71,7 @@ def called(op: tf.Operation) -> list[tf.Graph]:
         return []
     for _, value in sorted(op.node_def.attr.items()):
         names += [value.func.name] if value.HasField("func") else [function.name for function in value.list.func]
-    return [_body(op.graph._get_function(name)) for name in names if op.graph._is_function(name)]
+    return [body_of(op.graph._get_function(name)) for name in names if op.graph._is_function(name)]
 
 
 def inside(op: tf.Operation) -> Iterator[tf.Operation]:
