@@ -54,8 +54,8 @@ def _has_shape(tensor: tf.Tensor, plain: list[int]) -> bool:
 
 def _reshaped_from(tensor: tf.Tensor) -> tf.Tensor | None:
     """What a tensor of the current graph was made of by a reshape, which holds the same entries in the same order."""
-    if tf.executing_eagerly() or tensor.graph is not tf.compat.v1.get_default_graph():
-        return None
+    if tf.executing_eagerly() or getattr(tensor, "graph", None) is not tf.compat.v1.get_default_graph():
+        return None  # a tensor of no graph is a value
     return tensor.op.inputs[0] if tensor.op.type == "Reshape" else None
 
 
