@@ -80,3 +80,22 @@ def test_a_variable_of_replicas_is_one_where_its_values_are():
     assert fingerprint(function) == first
     frozen.assign([1.0, 0.0])
     assert fingerprint(function) != first
+
+
+def test_a_generator_has_another_state_on_each_replica():
+    """It is the place that differs, and draws are alike; what is read out of the state is not."""
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        generator = tf.random.Generator.from_seed(1)
+
+    def drawn(x, y):
+        return tf.cond(tf.size(y) > 0, lambda: plain(x, y) * generator.uniform([]), lambda: plain(x, y))
+
+    def read(x, y):
+        return plain(x, y) * tf.cast(generator.state[0], tf.float32)
+
+    before = [fingerprint(drawn), fingerprint(read)]
+    generator.reset_from_seed(2)
+    generator.uniform([])
+    assert fingerprint(drawn) == before[0]
+    assert fingerprint(read) != before[1]
