@@ -147,6 +147,7 @@ def tiny(monkeypatch):
     return problem
 
 
+@pytest.mark.slow
 def test_a_comparison_from_end_to_end_which_stops_and_goes_on(tiny, tmp_path, monkeypatch):
     told = []
     results = comparison.run(tiny, comparison.Runs(tmp_path / "runs", told.append))

@@ -32,7 +32,13 @@ def loaded():
     return data.load("digits")
 
 
-@pytest.mark.parametrize("optimizer", training.OPTIMIZERS)
+_EVERY = [
+    name if name in ("adaclip", "quantile") else pytest.param(name, marks=pytest.mark.slow)
+    for name in training.OPTIMIZERS
+]
+
+
+@pytest.mark.parametrize("optimizer", _EVERY)
 def test_every_optimizer_trains_within_its_budget(optimizer, loaded):
     config = small(optimizer=optimizer)
     result = training.run(config, loaded=loaded)
@@ -80,6 +86,7 @@ def test_models_and_data_that_do_not_fit_are_refused():
         training.make_optimizer(small(optimizer="adam"), 1.0, 8)
 
 
+@pytest.mark.slow
 def test_plain_sgd_learns_the_tables(tmp_path):
     """Without noise each tabular model does well, so that its loss, metric and scaling are right."""
     cancer = training.run(
