@@ -12,6 +12,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+# What reading an `.npz` file, and making something of it, raises where it is not as it was written.
+DAMAGED = (ValueError, TypeError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile)
+
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
@@ -47,7 +50,7 @@ def saved_arrays(path: str | os.PathLike[str], who: str) -> Iterator[Any]:
         try:
             with np.load(file, allow_pickle=False) as stored:
                 yield stored
-        except (ValueError, TypeError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
+        except DAMAGED as error:
             raise ValueError(
                 f"`path`={os.fspath(path)!r} is damaged, or not a file that {who}.save wrote: {error}. If there is no "
                 "other copy, `fit` again, which is paid for again."

@@ -31,8 +31,7 @@ def clipping_mod(rule: core.ClippingRule) -> Mod:
     Args:
       rule: the server's. Of its options only how it clips, and what it asks of every record, play a part here.
     """
-    if not isinstance(rule, core.ClippingRule):
-        raise ValueError(f"`rule` must be a `core.ClippingRule`, such as `core.AdaClip()`; got {rule!r}.")
+    sums.check_rule(rule)
 
     def mod(message: Message, context: Any, call_next: Callable[[Message, Any], Message]) -> Message:
         if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
-import zlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,7 +65,7 @@ def read(path: str) -> Saved | None:
                     for group in ("model", "rule", "strategy")
                 ),
             )
-    except (ValueError, TypeError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
+    except files.DAMAGED as error:
         raise ValueError(
             f"`state`={path!r} is damaged, or no file of PrivateStrategy's: {error}. Put back a copy; without it "
             "training begins anew, and adds to what was spent."

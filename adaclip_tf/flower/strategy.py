@@ -99,8 +99,7 @@ class PrivateStrategy(Strategy):
     ):
         if not isinstance(strategy, Strategy):
             raise ValueError(f"`strategy` must be a `flwr.serverapp.strategy.Strategy`; got {strategy!r}.")
-        if not isinstance(rule, core.ClippingRule):
-            raise ValueError(f"`rule` must be a `core.ClippingRule`, such as `core.AdaClip()`; got {rule!r}.")
+        sums.check_rule(rule)
         if rule.prior_noise_multiplier is not None:
             raise ValueError(
                 "The scales of `rule` were asked of examples, and here a client is the unit: with many examples it has "

@@ -43,6 +43,12 @@ def within_one(records: Sequence[np.ndarray]) -> Arrays:
     return bounded
 
 
+def check_rule(rule: core.ClippingRule) -> None:
+    """Refuses what is no rule."""
+    if not isinstance(rule, core.ClippingRule):
+        raise ValueError(f"`rule` must be a `core.ClippingRule`, such as `core.AdaClip()`; got {rule!r}.")
+
+
 class Clipper:
     """Makes records of changes, at the server or at a client.
 
@@ -52,8 +58,7 @@ class Clipper:
     """
 
     def __init__(self, rule: core.ClippingRule, names: Sequence[str], shapes: Sequence[Sequence[int]]):
-        if not isinstance(rule, core.ClippingRule):
-            raise ValueError(f"`rule` must be a `core.ClippingRule`, such as `core.AdaClip()`; got {rule!r}.")
+        check_rule(rule)
         self.rule = rule
         self.specs = [tf.TensorSpec(shape, tf.float32, name) for name, shape in zip(names, shapes)]
         self._clip = rule.clip(self.specs)

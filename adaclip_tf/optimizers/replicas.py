@@ -109,6 +109,11 @@ def first(value: Any) -> tf.Tensor:
     return tf.distribute.get_strategy().experimental_local_results(value)[0]
 
 
+def _number() -> int:
+    """The calling replica's, known while the graph is made: replicas have graphs, or parts of one, of their own."""
+    return int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
+
+
 class Alike:
     """Sees to it that all replicas compute the same function of their parts of a batch.
 
@@ -127,9 +132,8 @@ class Alike:
         outermost = batch.data[0].graph
         while getattr(outermost, "outer_graph", None) is not None and outermost.outer_graph.building_function:
             outermost = outermost.outer_graph
-        number = int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
         by_replica = self._seen.setdefault(outermost, {})
-        mine = by_replica.setdefault(number, [])
+        mine = by_replica.setdefault(_number(), [])
         mine.append(graph.fingerprint(batch.computed, batch.data))
         if any(len(theirs) >= len(mine) and theirs[len(mine) - 1] != mine[-1] for theirs in by_replica.values()):
             raise ValueError(
@@ -150,8 +154,7 @@ class PerReplica(Generic[T]):
 
     def here(self) -> T:
         """Returns the calling replica's object."""
-        # Known while the graph is made: replicas have graphs of their own, or at least their own part of one.
-        number = int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
+        number = _number()
         if number not in self._made:
             self._made[number] = self._make(number)
         return self._made[number]

@@ -127,7 +127,7 @@ what was spent.
 
 Flower's simulation engine (Ray, `flwr[simulation]`) takes the same ServerApp and ClientApp, and no test here runs it.
 Beside NumPy 1, which the lock files have on Python 3.11, it ends as it starts, since Ray imports a pyarrow that wants
-NumPy 2. Beside NumPy 2.4 (flwr 1.41, Ray 2.55) three rounds of 40 clients ran, tried once by hand.
+NumPy 2. Beside NumPy 2 a few rounds ran, tried once by hand.
 
 ## Run it
 

@@ -66,8 +66,7 @@ class _Digest:
         said = ["call" if is_call else op.type, *_attributes(op), *(self.known[one.ref()] for one in inputs)]
         self.hash.update((f"{number}: " + "|".join(said)).encode() + b";")
         for body in [body_of(op.graph._get_function(op.type))] if is_call else called(op):
-            inner = fingerprint(body.outputs, body.inputs) if hasattr(body, "outputs") else _definition(body)
-            self.hash.update(inner.encode())
+            self.hash.update(fingerprint(body.outputs, body.inputs).encode())
         for index, output in enumerate(op.outputs):
             self.known[output.ref()] = f"{number}:{index}"
 
@@ -126,8 +125,3 @@ def _attributes(op: tf.Operation) -> list[str]:
 
 def _is_function(attribute: Any) -> bool:
     return attribute.HasField("func") or bool(attribute.list.func)
-
-
-def _definition(body: tf.Graph) -> str:
-    """A function of TensorFlow 1, which has its definition only."""
-    return hashlib.sha256(body.as_graph_def().SerializeToString(deterministic=True)).hexdigest()
