@@ -189,6 +189,47 @@ class _Grouped:
         return tf.reshape(gradients, [tf.shape(gradients)[0], *self._geometry.kernel])
 
 
+class _OneByOne:
+    """Kernels of which no patches are cut: the op itself, on one microbatch after the other."""
+
+    def __init__(self, ctx: Context, op: tf.Operation, images: _Images, kernel: list[int]):
+        self._n, self._images, self._kernel = ctx.n, images, kernel
+        self._attributes = {name: op.get_attr(name) for name in ("strides", "dilations")}
+        self._attributes |= {name: op.get_attr(name).decode() for name in ("padding", "data_format")}
+
+    def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        value = slices.norms_of_examples(self.examples(), self._n, center, scale)
+        return SquaredNorms(value, value)
+
+    def examples(self) -> Examples:
+        size = math.prod(self._kernel)
+
+        def make(arrays: list[tf.Tensor]) -> tf.Tensor:
+            each = lambda pair: tf.reshape(self._gradient(*pair), [size])  # noqa: E731
+            return tf.map_fn(each, tuple(arrays), fn_output_signature=tf.TensorSpec([size], tf.float32))
+
+        return Examples(self._images.split, make, 2 * size)
+
+    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
+        return tf.where(self._n > 0, self._gradient(*self._images.weighted(weights)), 0.0)
+
+    def _gradient(self, image: tf.Tensor, out: tf.Tensor) -> tf.Tensor:
+        return tf.raw_ops.Conv3DBackpropFilterV2(
+            input=image, filter_sizes=self._kernel, out_backprop=out, **self._attributes
+        )
+
+
+@rule("Conv3DBackpropFilterV2")
+def _conv3d(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
+    del shape
+    op = gradient.op
+    kernel = graph.shape_of_shape(op.inputs[1])
+    if kernel is None or None in kernel:
+        raise Unknown("has a kernel size that is only known in the run")
+    images = _Images(ctx, op)
+    return Found(_OneByOne(ctx, op, images, [int(size or 0) for size in kernel]), images.facts)
+
+
 @rule("DepthwiseConv2dNativeBackpropFilter")
 def _depthwise(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
     del shape

@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.ghost.labels import Context, Label, Lead, Lost, Summed, Unknown
+from adaclip_tf.gradients.ghost.labels import Context, Inner, Label, Lead, Lost, Summed, Unknown
 
 Labels = Sequence[Any]
 Entry = Callable[[Context, tf.Operation, Labels], Any]
@@ -170,10 +170,12 @@ def same_extent(ctx: Context, op: tf.Operation, label: Lead, source: tf.Tensor, 
 # Elementwise ops.
 
 
-def _elementwise(op: tf.Operation, labels: Labels) -> Lead:
+def _elementwise(op: tf.Operation, labels: Labels) -> Any:
     """For ops that broadcast: no operand may add axes in front of the labelled ones."""
-    label = joined([label for label in labels if label is not None])
     result_rank = rank(op.outputs[0])
+    if any(isinstance(label, Inner) for label in labels):
+        return _elementwise_inner(op, labels, result_rank)
+    label = joined([label for label in labels if label is not None])
     for tensor, own in zip(op.inputs, labels):
         if own is not None and rank(tensor) != result_rank:
             raise Unknown("broadcasts new axes in front of the examples")
@@ -182,6 +184,17 @@ def _elementwise(op: tf.Operation, labels: Labels) -> Lead:
             if tensor.shape[axis - offset] != 1:
                 raise Unknown("broadcasts in front of the examples")
     return label
+
+
+def _elementwise_inner(op: tf.Operation, labels: Labels, result_rank: int) -> Inner:
+    """The same for [time, examples, ...]: axes in front of the examples may be stretched, but none may be added."""
+    found = [label for label in labels if label is not None]
+    if any(not isinstance(label, Inner) or label.axis != found[0].axis for label in found):
+        raise Unknown("combines gradients with different layouts")
+    if any(own is not None and rank(tensor) != result_rank for tensor, own in zip(op.inputs, labels)):
+        raise Unknown("broadcasts new axes in front of the examples")
+    rows = next((label.rows for label in found if label.rows is not None), None)
+    return Inner(found[0].axis, rows, frozenset().union(*(label.checks for label in found)))
 
 
 @entry("Identity", "Snapshot", "StopGradient", "PreventGradient", "CheckNumerics", "Neg", "EnsureShape")
@@ -204,30 +217,39 @@ def _cast(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     return only(labels, 0)
 
 
+@layered("Mul")
 @entry("Mul")
-def _mul(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+def _mul(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
     del ctx
     only(labels, 0 if labels[0] is not None else 1)
     return _elementwise(op, labels)
 
 
-@entry("RealDiv", "DivNoNan", "Xdivy", "MulNoNan")
-@entry("ReluGrad", "Relu6Grad", "LeakyReluGrad", "EluGrad", "SeluGrad", "SoftplusGrad", "SoftsignGrad")
-def _first_operand(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+_LINEAR_IN_THE_FIRST = (
+    *("RealDiv", "DivNoNan", "Xdivy", "MulNoNan", "ReluGrad", "Relu6Grad", "LeakyReluGrad"),
+    *("EluGrad", "SeluGrad", "SoftplusGrad", "SoftsignGrad"),
+)
+_LINEAR_IN_THE_SECOND = ("TanhGrad", "SigmoidGrad", "RsqrtGrad", "SqrtGrad", "ReciprocalGrad", "InvGrad")
+
+
+@layered(*_LINEAR_IN_THE_FIRST)
+@entry(*_LINEAR_IN_THE_FIRST)
+def _first_operand(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
     del ctx
     only(labels, 0)
     return _elementwise(op, labels)
 
 
-@entry("TanhGrad", "SigmoidGrad", "RsqrtGrad", "SqrtGrad", "ReciprocalGrad", "InvGrad")
-def _second_operand(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+@layered(*_LINEAR_IN_THE_SECOND)
+@entry(*_LINEAR_IN_THE_SECOND)
+def _second_operand(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
     del ctx
     only(labels, 1)
     return _elementwise(op, labels)
 
 
 @entry("AddN", "AddV2", "Add", "Sub")
-def _add(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+def _add(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
     others_are_zero(ctx, op.inputs, labels)
     return _elementwise(op, labels)
 
@@ -240,7 +262,7 @@ def others_are_zero(ctx: Context, tensors: Sequence[tf.Tensor], labels: Labels) 
 
 
 @entry("Select", "SelectV2")
-def _select(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+def _select(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
     if labels[0] is not None:
         raise Unknown("is not linear")
     others_are_zero(ctx, op.inputs[1:], labels[1:])

@@ -29,11 +29,24 @@ def _reduce(ctx: Context, op: tf.Operation, labels: Labels) -> Label:
     keep_dims = op.get_attr("keep_dims")
     if label.axis in possible:
         if not keep_dims:
-            raise Unknown("reduces over axes that are only known in the run")
+            return _of_a_batched_product(ctx, op, label)
         # Reduced to 1 or left alone: the extent tells.
         label = same_extent(ctx, op, label, op.inputs[0], op.outputs[0])
     dropped = 0 if keep_dims else sum(axis < label.axis for axis in certain)
     return dataclasses.replace(label, axis=label.axis - dropped)
+
+
+def _of_a_batched_product(ctx: Context, op: tf.Operation, label: Lead) -> Lead:
+    """The gradient of one operand of a product [examples, ...] by [examples, ...].
+
+    It is summed over the first axis only where that operand has extent 1 there. If what is summed is as long as the
+    operand, which the run must show, that is an axis of extent 1 with one chunk, and the sum changes nothing.
+    """
+    operands = graph.batch_operands(op)
+    if operands is None or label.axis != 0:
+        raise Unknown("reduces over axes that are only known in the run")
+    check = ctx.check(op.inputs[0], 0, op, equals=operands[0])
+    return dataclasses.replace(label, checks=label.checks | {check})
 
 
 @entry("MatMul")

@@ -178,6 +178,17 @@ def _transpose(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
     return Lead(0, label.rows, None, 1, label.checks)
 
 
+@layered("Unpack")
+def _unpack(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
+    """[time, examples, ...] taken apart along time."""
+    del ctx
+    label, along = labels[0], op.get_attr("axis") % rank(op.inputs[0])
+    if not isinstance(label, Inner) or along == label.axis:
+        raise Unknown("works along the axis that holds the examples")
+    axis = label.axis - (along < label.axis)
+    return dataclasses.replace(label, axis=axis) if axis else Lead(0, label.rows, None, 1, label.checks)
+
+
 @layered("ReverseV2")
 def _reverse(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
     del ctx

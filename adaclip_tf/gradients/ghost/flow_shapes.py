@@ -26,8 +26,8 @@ from adaclip_tf.gradients.ghost.labels import Context, Inner, Lead, Unknown
 def _reshape(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     """Row-major order is kept, so chunks stay chunks: only the axis that holds them is to be found."""
     label = only(labels, 0)
-    source, result = graph.with_ones(op.inputs[0]), op.outputs[0]
-    rank(source)
+    rank(_source(op))
+    result = op.outputs[0]
     after = _known_shape(op) if rank(result) else []
     if not after:
         raise Unknown("flattens the examples into a scalar")
@@ -57,7 +57,7 @@ def _known_shape(op: tf.Operation) -> list[int | None]:
 
 def _rows_after_reshape(op: tf.Operation, label: Lead, after: list[int | None], axis: int) -> Any:
     """Rows per seed after the reshape, a fraction if it is not whole, None if not known."""
-    before = graph.with_ones(op.inputs[0]).shape.as_list()
+    before = _source(op).shape.as_list()
     if op.type != "Reshape" and [d for d in before if d != 1] == [d for d in after if d != 1]:
         moved = sum(d != 1 for d in before[: label.axis]) == sum(d != 1 for d in after[:axis])
         if moved and before[label.axis] == after[axis]:
@@ -70,11 +70,19 @@ def _rows_after_reshape(op: tf.Operation, label: Lead, after: list[int | None], 
     return label.elements / (inner * label.outer)
 
 
+def _source(op: tf.Operation) -> tf.Tensor:
+    """A tensor with the entries that the op gets, in the same order, and of known rank where there is one."""
+    own = graph.given_own_shape(op)
+    return graph.with_ones(op.inputs[0]) if own is None else own
+
+
 def _undoes_broadcast(op: tf.Operation) -> bool:
     """Whether the op is the second half of `reshape(sum(dy, axes, keepdims), shape(a))`, a's own gradient.
 
     Every op that broadcasts has this in its gradient. Where a has dy's rank, the reshape changes nothing.
     """
+    if graph.given_own_shape(op) is not None:
+        return True  # the sum's label says that it left the examples alone
     total = op.inputs[0].op
     if op.type != "Reshape" or total.type != "Sum" or not total.get_attr("keep_dims"):
         return False

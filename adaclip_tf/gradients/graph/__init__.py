@@ -16,10 +16,12 @@ from adaclip_tf.gradients.graph.contributions import contributions
 from adaclip_tf.gradients.graph.extents import Fact, poison
 from adaclip_tf.gradients.graph.known import (
     axes,
+    batch_operands,
     constant,
     describe,
     dimensions,
     einsum_letters,
+    given_own_shape,
     is_zero,
     reduced_axes,
     shape_of_shape,

@@ -177,6 +177,43 @@ def with_ones(tensor: tf.Tensor) -> tf.Tensor:
     return op.inputs[0] if other.shape == [0] else tensor
 
 
+def batch_operands(op: tf.Operation) -> tuple[tf.Tensor, tf.Tensor] | None:
+    """(own, other) of a batched product, where `op` sums own's gradient over the axes along which it was broadcast.
+
+    TensorFlow writes such a sum behind every product of two operands whose axes but the last two are not all known,
+    and reshapes it to own's shape. None where the op is no such sum, or the operands differ in rank.
+    """
+    indices = op.inputs[1] if op.type == "Sum" else None
+    if indices is None or indices.op.type != "BroadcastGradientArgs" or op.get_attr("keep_dims"):
+        return None
+    measured = [_measured_but_the_last_two(tensor) for tensor in indices.op.inputs]
+    own, other = measured[indices.value_index], measured[1 - indices.value_index]
+    if own is None or other is None or own.shape.rank is None or own.shape.rank != other.shape.rank:
+        return None
+    return own, other
+
+
+def given_own_shape(op: tf.Operation) -> tf.Tensor | None:
+    """own, where a Reshape gives a sum of `batch_operands` the shape of own again; None for any other op."""
+    operands = batch_operands(op.inputs[0].op) if op.type == "Reshape" else None
+    if operands is None:
+        return None
+    shape = op.inputs[1].op
+    return operands[0] if shape.type == "Shape" and shape.inputs[0] is operands[0] else None
+
+
+def _measured_but_the_last_two(extents: tf.Tensor) -> tf.Tensor | None:
+    """x, where the extents are `tf.shape(x)[:-2]`."""
+    op = extents.op
+    if op.type != "StridedSlice" or op.inputs[0].op.type != "Shape":
+        return None
+    masks = [op.get_attr(f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")]
+    end, strides = constant(op.inputs[2]), constant(op.inputs[3])
+    if masks != [1, 0, 0, 0, 0] or end is None or strides is None or list(end) != [-2] or list(strides) != [1]:
+        return None
+    return op.inputs[0].op.inputs[0]
+
+
 def einsum_letters(op: tf.Operation) -> tuple[list[str], str]:
     """The operands' letters and the result's, for equations where every axis has its own letter; else ValueError."""
     equation = op.get_attr("equation").decode().replace(" ", "")

@@ -270,6 +270,23 @@ def test_time_major_is_unrecognised_or_exact(time_major, rng):
     assert 0 in case.plan.unrecognised
 
 
+def test_a_product_with_one_matrix_for_all_examples_is_refused_in_the_run_or_exact(rng):
+    """Its gradient is a sum over the examples, and before the run it looks like that of a matrix for each of them."""
+    w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
+
+    def loss(x):
+        rows = tf.minimum(tf.shape(x)[0], 1)  # 1, which only the run tells
+        matrix = tf.reshape(tf.ones([rows, F]) @ w, [rows, 1, F])
+        return tf.reduce_sum(tf.square(tf.matmul(x[:, tf.newaxis], matrix, transpose_b=True)), [1, 2])
+
+    case = Case(loss, [w], tf.TensorSpec([None, F]), rng)
+    x = rng.normal(size=[N, F]).astype(np.float32)
+    try:
+        case.check(x, all_recognised=False)
+    except tf.errors.InvalidArgumentError as error:
+        assert "cannot be read off the backward graph" in str(error) or "rows per microbatch" in str(error)
+
+
 def test_rows_that_only_the_run_can_count_are_checked_in_the_run(rng):
     w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
 

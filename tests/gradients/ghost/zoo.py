@@ -135,3 +135,33 @@ def _largest(parts):
 def slices_and_stacks(x):
     first, last = layers.Dense(3)(x[:, 0]), layers.Dense(3)(x[:, -1, ::2])
     return layers.Dense(2)(layers.Lambda(_largest)([first, last, layers.Multiply()([first, last])]))
+
+
+stack(
+    "conv3d",
+    (5, 4, 4, 2),
+    lambda: layers.Conv3D(3, 2, strides=(2, 1, 1), padding="same", activation="relu"),
+    layers.GlobalAveragePooling3D,
+    dense(2),
+)
+stack("time_distributed", (3, 5), lambda: layers.TimeDistributed(layers.Dense(4, activation="tanh")), layers.Flatten)
+
+
+@model((3, 5))
+def attention_of_products(inputs):
+    """Products [examples, ...] by [examples, ...], whose gradients are summed over what was broadcast."""
+    query, value = layers.Dense(4)(inputs), layers.Dense(4)(inputs)
+    return layers.Dense(2)(layers.Flatten()(layers.Attention()([query, value])))
+
+
+@model((6,))
+def dot(inputs):
+    return layers.Dense(2)(layers.Dot(1)([layers.Dense(4)(inputs), layers.Dense(4, "tanh")(inputs)]))
+
+
+@model((4, 5))
+def through_time_first(inputs):
+    """An activation on [time, examples, features]."""
+    hidden = layers.Dense(3)(inputs)
+    time_first = layers.Lambda(lambda x: tf.transpose(tf.tanh(tf.transpose(x, [1, 0, 2])), [1, 0, 2]))
+    return layers.Dense(2)(layers.Flatten()(time_first(hidden)))
