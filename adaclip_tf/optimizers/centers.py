@@ -1,7 +1,7 @@
-"""(a, b) from a compiled function, with what is 0 in any state still known to be 0.
+"""(a, b) from a compiled function: what is 0 in any state is still known to be 0, what is in the state is not copied.
 
 What a function returns is a tensor like any other: that `ScaledClip` always has a = 0 would be lost, and with it that
-norms need no product with a.
+norms need no product with a. And a = m, as the function returns it, would be a copy of m.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ def transform(function: Any, state: Any, trained: tuple[int, ...]) -> core.Trans
     """`function(state, trained)`, a `tf.function` that returns a `core.Transform`. Not compiled without a state."""
     if not tf.nest.flatten(state):
         return function.python_function(state, trained)
-    inside = function.get_concrete_function(state, trained).graph.structured_outputs
+    traced = function.get_concrete_function(state, trained).graph
     center, scale = function(state, trained)
-    return core.Transform([tf.constant(0.0) if _is_zero(i) else a for i, a in zip(inside.center, center)], scale)
+    given = {inside.ref(): outside for inside, outside in zip(traced.inputs, tf.nest.flatten(state))}
+    inner = [graph.behind(tensor, ("Identity",)) for tensor in traced.structured_outputs.center]
+    return core.Transform([_known(tensor, a, given) for tensor, a in zip(inner, center)], scale)
 
 
-def _is_zero(tensor: tf.Tensor) -> bool:
-    """Whether a tensor of a function's graph is the scalar 0 in every call."""
-    return tensor.shape.rank == 0 and tf.get_static_value(graph.behind(tensor, ("Identity",))) == 0.0
+def _known(inside: tf.Tensor, result: tf.Tensor, given: dict[Any, tf.Tensor]) -> tf.Tensor:
+    """`result` of a function, where it is not 0 in every call, or one of its arguments, by its tensor `inside`."""
+    if inside.shape.rank == 0 and tf.get_static_value(inside) == 0.0:
+        return tf.constant(0.0)
+    return given.get(inside.ref(), result)

@@ -12,6 +12,25 @@ import tensorflow as tf
 FROM = 2**18
 
 
+def is_large(specs: Sequence[tf.TensorSpec]) -> bool:
+    """Whether the passes over variables of these shapes are worth compiling."""
+    return sum(spec.shape.num_elements() for spec in specs) > FROM
+
+
+def after(tensors: Sequence[tf.Tensor], specs: Sequence[tf.TensorSpec]) -> Any:
+    """What is made under it waits for `tensors` where the variables are large.
+
+    Noise would else be drawn while the backward pass runs, and take the place of all parameters all the time.
+    """
+    return tf.control_dependencies(tensors if is_large(specs) else [])
+
+
+def without_transform(compiled: Any, state: Any, trained: Any, transform: Any, *arguments: Any) -> Any:
+    """Calls what computes (a, b) itself where it gets None: that is faster than to read them, and keeps no copy."""
+    del transform
+    return compiled(state, trained, None, *arguments)
+
+
 def _call(compiled: Any, *arguments: Any) -> Any:
     return compiled(*arguments)
 
@@ -28,7 +47,6 @@ def if_large(
     compiled = tf.function(function, jit_compile=tf.test.is_built_with_xla(), autograph=False)
 
     def call(*arguments: Any) -> Any:
-        size = sum(spec.shape.num_elements() for spec in specs())
-        return run(compiled, *arguments) if size > FROM else function(*arguments)
+        return run(compiled, *arguments) if is_large(specs()) else function(*arguments)
 
     return call

@@ -48,7 +48,7 @@ class PrivateStep:
         self._alike = replicas.Alike()
         self._fused_transform = fused.if_large(self._transform, lambda: self.specs, centers.transform)
         self._fused_learn = fused.if_large(self._published_step, lambda: self.specs)
-        self._fused_private_step = fused.if_large(self._private_step, lambda: self.specs)
+        self._fused_private_step = fused.if_large(self._private_step, lambda: self.specs, fused.without_transform)
 
     # ------------------------------------------------------------------------------------------------------------
     # State.
@@ -192,8 +192,7 @@ class PrivateStep:
         These can't meet inside `tf.cond`: until the logical batch is complete they add up zeros, so that nothing
         un-noised is ever sent.
         """
-        # Where B is given, how many records a replica has is private, and not sent.
-        counts = [] if self.settings.expected_records else [tf.cast(records, tf.float32)]
+        counts = [] if self.settings.expected_records else [tf.cast(records, tf.float32)]  # private where B is given
         agreed = [] if complete is True else [tf.cast(complete, tf.float32)]
         sums = replicas.add_up([*shares, *counts, *agreed])
         noised_sum, records = sums[: len(shares)], sums[len(shares)] if counts else None
@@ -213,8 +212,9 @@ class PrivateStep:
 
     def _noise_and_learn(self, joined, state, transform, total, records):
         """`learn` from W = `add_noise(total)`, compiled together."""
-        sums = joined.join(total), joined.join(self._normals())
-        return self._keep(joined, records, self._fused_private_step, state, transform, *sums)
+        with fused.after(total, self.specs):
+            sums = joined.join(total), joined.join(self._normals())
+        return self._keep(joined, records, self._fused_private_step, state, self._trained, transform, *sums)
 
     def _keep(self, joined, records, release, *arguments):
         """Keeps what `release(*arguments, divisor)` makes known, g~ and the next state; counts the step."""
@@ -243,7 +243,8 @@ class PrivateStep:
         )
         return self.rule.direction(next_state, mean), next_state
 
-    def _private_step(self, state, transform, total, normals, divisor):
+    def _private_step(self, state, trained, transform, total, normals, divisor):
+        transform = transform or self._transform(state, trained)
         return self._published_step(state, transform, core.add_noise(total, normals, self._share), divisor)
 
     def _count(self, records):

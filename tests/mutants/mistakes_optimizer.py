@@ -49,9 +49,16 @@ MISTAKES = (
     Mutation(
         "a center is taken for zero",
         "optimizers/centers.py",
-        "tensor.shape.rank == 0 and tf.get_static_value",
-        "tensor.shape.rank is not None or tf.get_static_value",
+        "inside.shape.rank == 0 and tf.get_static_value",
+        "inside.shape.rank is not None or tf.get_static_value",
         ("tests/optimizers/centers_test.py::test_what_is_known_to_be_zero",),
+    ),
+    Mutation(
+        "centers of other variables are taken from the state",
+        "optimizers/centers.py",
+        "zip(traced.inputs, tf.nest.flatten(state))",
+        "zip(traced.inputs, tf.nest.flatten(state)[::-1])",
+        ("tests/optimizers/centers_test.py::test_what_stands_in_the_state_is_taken_from_there",),
     ),
     Mutation(
         "noised steps are not counted",

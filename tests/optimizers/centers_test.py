@@ -45,3 +45,16 @@ def test_what_is_known_to_be_zero(rule, zeros):
     assert found == zeros
     for one, other in zip(tf.nest.flatten(transform), tf.nest.flatten(expected)):
         np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_what_stands_in_the_state_is_taken_from_there():
+    """Each center is its own variable's m, no copy of it, and no other variable's."""
+    state = core.AdaClip().initial_state(SPECS)
+    values = iter(range(1, 9))
+    state = tf.nest.map_structure(lambda tensor: tf.zeros_like(tensor) + float(next(values)), state)
+    compiled = tf.function(lambda state, trained: core.AdaClip().transform(state, SPECS), jit_compile=True)
+    transform, expected = centers.transform(compiled, state, (0, 1)), core.AdaClip().transform(state, SPECS)
+    for one, other in zip(tf.nest.flatten(transform), tf.nest.flatten(expected)):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+    given = [id(tensor) for tensor in tf.nest.flatten(state)]
+    assert all(id(center) in given for center in transform.center)

@@ -29,8 +29,12 @@ def squared_norms(x: tf.Tensor, dy: tf.Tensor, center: tf.Tensor, scale: tf.Tens
     quadratic += terms.TINY * (total_p + float(sum(shape))) * sum_of_squares
     if terms.is_zero(center):
         return SquaredNorms(quadratic, quadratic)
-    linear = bilinear(x, center * p, dy)
-    return terms.expanded(quadratic, linear, terms.constant_part(center, scale, size))
+    # One after the other where p is large: then a p takes p's place, and copies of it are not made side by side.
+    with tf.control_dependencies([quadratic] if size > _MANY else []):
+        linear = bilinear(x, center * p, dy)
+    with tf.control_dependencies([linear] if size > _MANY else []):
+        constant = terms.constant_part(center, scale, size)
+    return terms.expanded(quadratic, linear, constant)
 
 
 def weighted_squares(xx: tf.Tensor, p: tf.Tensor, yy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
