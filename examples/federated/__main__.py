@@ -1,9 +1,11 @@
 """Federated learning on Flower with client-level privacy: 1,000 clients, AdaCliP beside a fixed and a quantile clip.
 
     python -m examples.federated                              # writes into runs/federated
+    python -m examples.federated --engine=in_process          # the same without Ray, a tenth of the work
     python -m examples.federated --seeds=5 --docs             # the committed page and numbers under docs/
 
-`python -m examples.federated.processes` runs the same on Flower's processes, with few clients.
+Clients run on Flower's simulation engine where it is installed. `python -m examples.federated.processes` has a process
+for each, and few of them.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ from absl import app, flags, logging
 
 import adaclip_tf.flower  # noqa: F401  says what to install where Flower is missing
 from examples.common import data
-from examples.federated import clients, comparison, report
+from examples.federated import clients, comparison, report, simulation
+from examples.federated.grid import InProcessGrid
 
 LEAST_ACCURACY = 0.6
+SIMULATION, IN_PROCESS = "simulation", "in_process"
 
 
 def main(argv):
@@ -44,14 +48,23 @@ def main(argv):
     loaded = data.load("digits")
     print(
         f"{plan.clients} clients with {loaded.name} from {loaded.source}; each joins a round with probability "
-        f"{plan.per_round}/{plan.clients}; {plan.rounds} rounds; noise multiplier {z:.3f}"
+        f"{plan.per_round}/{plan.clients}; {plan.rounds} rounds; noise multiplier {z:.3f}; engine: {values.engine}"
     )
-    results = comparison.compare(loaded, plan, values.seeds, seed=values.seed, start_run=_progress(plan.rounds))
+
+    def serve(grid):
+        return comparison.compare(loaded, plan, grid, values.seeds, seed=values.seed, start_run=_progress(plan.rounds))
+
+    client = comparison.client_app(plan)
+    if values.engine == SIMULATION:
+        results = simulation.run(client, plan.clients, serve)  # all runs in one: Ray takes a while to start
+    else:
+        results = serve(InProcessGrid(client, plan.clients))
     print(f"\n{report.table(results)}\n\n{report.TRUST}\n")
     paths = report.Paths.docs() if values.docs else report.Paths.folder(values.output)
     initial = clients.initial_weights(loaded.x_train[0].size, loaded.num_classes or 1)
     command = shlex.join(["python", "-m", "examples.federated", *sys.argv[1:]])
-    report.write(results, plan, paths, command, dimension=sum(array.size for array in initial.values()))
+    dimension = sum(array.size for array in initial.values())
+    report.write(results, plan, paths, command, engine=values.engine, dimension=dimension)
     for path in paths:
         print(f"wrote {path}")
     print(comparison.check(results, plan, LEAST_ACCURACY if values.rounds >= 50 else 0.0))
@@ -86,6 +99,12 @@ if __name__ == "__main__":  # other programs in this folder have flags of the sa
     flags.DEFINE_float("alpha", 0.3, "Dirichlet's parameter: the smaller, the fewer labels a client has seen.")
     flags.DEFINE_integer("seeds", 3, "Runs of each method, for a mean and a standard deviation.", lower_bound=1)
     flags.DEFINE_integer("seed", None, "For tests only: makes noise and sampling predictable, so NOT private.")
+    flags.DEFINE_enum(
+        "engine",
+        SIMULATION if simulation.available() else IN_PROCESS,
+        [SIMULATION, IN_PROCESS],
+        "Where the clients run: Flower's simulation engine, on Ray's workers; or a grid without anything in between.",
+    )
     flags.DEFINE_string("output", "runs/federated", "Folder for the page and the numbers.")
     flags.DEFINE_bool("docs", False, "Write docs/federated.md and docs/results/federated.json instead.")
     app.run(main)

@@ -6,6 +6,7 @@ Softmax regression, in NumPy: a client of a thousand has a row or two, and compu
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -115,7 +116,21 @@ def record_of(weights: dict[str, np.ndarray]) -> ArrayRecord:
 
 
 @functools.lru_cache(maxsize=4)
-def digits(num_clients: int) -> tuple[data.Data, tuple[Rows, ...]]:
-    """scikit-learn's digits and what each client holds of them."""
+def digits(num_clients: int, alpha: float = 0.3) -> tuple[data.Data, tuple[Rows, ...]]:
+    """scikit-learn's digits and what each client holds of them, dealt once in a process."""
     loaded = data.load("digits")
-    return loaded, tuple(deal(loaded.x_train, loaded.y_train, num_clients))
+    return loaded, tuple(deal(loaded.x_train, loaded.y_train, num_clients, alpha))
+
+
+@dataclasses.dataclass(frozen=True)
+class Digits(Sequence):
+    """What the clients hold of the digits. It travels to other processes as two numbers, and each deals for itself."""
+
+    num_clients: int
+    alpha: float = 0.3
+
+    def __len__(self) -> int:
+        return self.num_clients
+
+    def __getitem__(self, client):
+        return digits(self.num_clients, self.alpha)[1][client]

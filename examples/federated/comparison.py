@@ -1,7 +1,7 @@
 """The comparison: AdaCliP, a fixed clip and a quantile clip at the same epsilon per client, on digits of 1,000 clients.
 
-Every run is `PrivateStrategy` around Flower's FedAvgM, a Flower `ClientApp`, and messages between them, on a grid in
-one process (`grid`): Flower's engine with its SuperLink and SuperNodes is `processes`, with few clients.
+Every run is `PrivateStrategy` around Flower's FedAvgM, a Flower `ClientApp`, and messages between them, on any grid of
+Flower's: that of one process (`grid`), or that of its simulation engine (`simulation`).
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from flwr.app import ArrayRecord, MetricRecord
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvgM
 
 import adaclip_tf
@@ -20,7 +22,6 @@ from adaclip_tf import core
 from adaclip_tf.flower import PrivateStrategy
 from examples.common import data
 from examples.federated import clients as clients_lib
-from examples.federated.grid import InProcessGrid
 
 _LOCAL = clients_lib.LocalTraining()
 
@@ -83,16 +84,21 @@ def methods() -> dict[str, Method]:
     }
 
 
+def client_app(plan: Plan) -> ClientApp:
+    """What all clients run, whichever grid they are on."""
+    return clients_lib.client_app(clients_lib.Digits(plan.clients, plan.alpha), plan.local)
+
+
 def train(
     method: Method,
     plan: Plan,
     loaded: data.Data,
-    held: Sequence[clients_lib.Rows],
+    grid: Grid,
     *,
     seed: int | None = None,
     on_round: Callable[[int, float], Any] = lambda done, epsilon: None,
 ) -> Result:
-    """One run of one method; `on_round` gets the rounds done and the epsilon spent."""
+    """One run of one method with the clients of `grid`; `on_round` gets the rounds done and the epsilon spent."""
     strategy = PrivateStrategy(
         FedAvgM(server_learning_rate=method.learning_rate, server_momentum=plan.momentum, fraction_evaluate=0.0),
         method.rule,
@@ -111,7 +117,7 @@ def train(
         return None
 
     result = strategy.start(
-        InProcessGrid(clients_lib.client_app(held, plan.local), plan.clients),
+        grid,
         clients_lib.record_of(
             clients_lib.initial_weights(math.prod(loaded.x_train.shape[1:]), loaded.num_classes or 1)
         ),
@@ -129,6 +135,7 @@ def train(
 def compare(
     loaded: data.Data,
     plan: Plan,
+    grid: Grid,
     seeds: int = 3,
     *,
     seed: int | None = None,
@@ -139,18 +146,18 @@ def compare(
     Args:
       loaded: the data that is dealt out.
       plan: what all runs have in common.
+      grid: where the clients are, each with `client_app(plan)`.
       seeds: runs per method.
       seed: None for use; an integer makes noise and sampling predictable, for tests only.
       start_run: called with the method's label and the run's number; gives the `on_round` of that run.
     """
-    held = clients_lib.deal(loaded.x_train, loaded.y_train, plan.clients, plan.alpha)
     return {
         name: [
             train(
                 method,
                 plan,
                 loaded,
-                held,
+                grid,
                 seed=None if seed is None else seed + run,
                 on_round=start_run(method.label, run),
             )

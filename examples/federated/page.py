@@ -84,8 +84,7 @@ noise of about d z^2 / B times the variance itself: {dimension:,} * {z:.3f}^2 / 
 cannot average that out, and s stays between h1 and h2, much the same in all coordinates. It takes more clients in a
 round, fewer weights or less noise before the coordinates can be told apart.
 
-This comparison drives the strategy, Flower's messages and a Flower ClientApp on a grid in one process
-(`examples/federated/grid.py`): nothing is serialized and nobody is late.
+{engine}
 
 ## On processes
 
@@ -134,3 +133,12 @@ NumPy 2. Beside NumPy 2 a few rounds ran, tried once by hand.
     python -m examples.federated                              # writes into runs/federated
     python -m examples.federated.processes                    # on Flower's processes
 """
+
+ENGINES = {
+    "simulation": """
+The clients of this table ran on Flower's simulation engine.
+""",
+    "in_process": """
+The clients of this table ran on a grid in one process.
+""",
+}

@@ -54,9 +54,23 @@ def _cell(values: list[float]) -> str:
 
 
 def write(
-    results: dict[str, list[comparison.Result]], plan: comparison.Plan, paths: Paths, command: str, *, dimension: int
+    results: dict[str, list[comparison.Result]],
+    plan: comparison.Plan,
+    paths: Paths,
+    command: str,
+    *,
+    engine: str,
+    dimension: int,
 ) -> Paths:
-    """Writes page and results (`dimension` is the number of weights); returns where."""
+    """Writes page and results; returns where.
+
+    Args:
+      results, plan: of the comparison.
+      paths: where to.
+      command: that made them.
+      engine: that clients ran on, a key of `page.ENGINES`.
+      dimension: the number of weights.
+    """
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
     paths.page.write_text(
@@ -75,6 +89,7 @@ def write(
             dimension=dimension,
             ratio=dimension * plan.noise_multiplier**2 / plan.per_round,
             table=table(results),
+            engine=page.ENGINES[engine].strip(),
             trust=TRUST,
         )
     )
@@ -86,6 +101,7 @@ def write(
             name: [{k: v if math.isfinite(v) else None for k, v in run._asdict().items()} for run in runs]
             for name, runs in results.items()
         },
+        "engine": engine,
         "dimension": dimension,
     }
     paths.results.write_text(json.dumps(held, indent=1) + "\n")

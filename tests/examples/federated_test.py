@@ -14,6 +14,7 @@ import adaclip_tf
 from adaclip_tf import core
 from examples.common import data
 from examples.federated import clients, comparison, report
+from examples.federated.grid import InProcessGrid
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +70,14 @@ PLAN = comparison.Plan(rounds=12, target_epsilon=4.0)
 @pytest.fixture(scope="module")
 def compared(digits):
     """(results, what was reported): two of the methods once, seeded."""
-    loaded, held = digits
+    loaded, _ = digits
+    grid = InProcessGrid(comparison.client_app(PLAN), PLAN.clients)
     reported = []
     chosen = {name: method for name, method in comparison.methods().items() if name in ("adaclip", "not_private")}
     results = {
         name: [
             comparison.train(
-                method, PLAN, loaded, held, seed=5, on_round=lambda *told, name=name: reported.append((name, *told))
+                method, PLAN, loaded, grid, seed=5, on_round=lambda *told, name=name: reported.append((name, *told))
             )
         ]
         for name, method in chosen.items()
@@ -117,7 +119,7 @@ def test_the_report_is_written_whole(compared, tmp_path):
         name: results["adaclip" if method.private else "not_private"] for name, method in comparison.methods().items()
     }
     paths = report.Paths.folder(str(tmp_path / "new"))
-    report.write(whole, PLAN, paths, "python -m examples.federated", dimension=650)
+    report.write(whole, PLAN, paths, "python -m examples.federated", engine="in_process", dimension=650)
     page = paths.page.read_text()
     for name, method in comparison.methods().items():
         (row,) = [line for line in page.splitlines() if line.startswith(f"| {method.label} |")]
