@@ -59,7 +59,7 @@ test: $(STAMP)  ## Run the default tests, a few minutes.
 
 test-flower: $(FLOWER_STAMP)  ## Run the tests of federated training on Flower, a minute; PYTEST_ARGS="-m slow" for the long ones.
 	$(FLOWER_BIN)/python -m pytest -n 2 --dist=worksteal $(PYTEST_ARGS) tests/flower tests/examples/federated_test.py \
-	    tests/examples/federated_processes_test.py
+	    tests/examples/federated_processes_test.py tests/examples/federated_simulation_test.py
 
 federated: $(FLOWER_STAMP)  ## Compare clips for federated training on Flower, and write docs/federated.md.
 	$(FLOWER_BIN)/python -m examples.federated $(FEDERATED_ARGS)

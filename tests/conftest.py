@@ -6,6 +6,9 @@ import random
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # oneDNN reorders sums from run to run
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # Flower looks once, when it is imported
+os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import hypothesis
 import numpy as np

@@ -12,8 +12,12 @@
 """
 
 import os
+import secrets
 
-# Before Flower is imported, which looks once: neither it nor Ray tells anyone that they are used, or asks for news.
+# Before Flower and Ray are imported, which look once. Neither tells anyone that they are used, or asks for news.
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+# Ray's processes listen on all addresses and run what they are sent: from this process and its own alone.
+os.environ.setdefault("RAY_AUTH_MODE", "token")
+os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))

@@ -107,6 +107,7 @@ def train(
         clients_per_round=plan.per_round,
         delta=plan.delta,
         target_epsilon=plan.target_epsilon if method.private else None,
+        min_clients=plan.clients,  # an engine may still be registering them
         seed=seed,
     )
 

@@ -3,8 +3,9 @@
 Messages are put into a SuperLink's state, travel to a worker and back, and come in whatever order: all that `grid`
 leaves out. What a client costs here is nearly all Ray's and Flower's doing; docs/federated.md has what was measured.
 
-Nobody outside of this machine is told: Flower's telemetry and Ray's statistics of use are off (`__init__`), there is no
-dashboard, and Ray listens at 127.0.0.1.
+Nobody is told: Flower's telemetry and Ray's statistics of use are off (`__init__`), and there is no dashboard. Ray's
+processes listen on all of the machine's addresses, and would run whatever they are sent: so they ask for a token, which
+`__init__` draws. Ray before 2.52 knows no tokens: keep it behind a firewall.
 """
 
 from __future__ import annotations
@@ -57,7 +58,6 @@ def run(client: ClientApp, num_clients: int, serve: Callable[[Grid], T], *, work
             "include_dashboard": False,
             "log_to_driver": False,
             "object_store_memory": _OBJECT_STORE,
-            "_node_ip_address": "127.0.0.1",
             "_system_config": {"worker_niceness": 0},  # Ray's 15 makes a busy machine's server wait for its clients
         },
     }

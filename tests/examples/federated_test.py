@@ -141,7 +141,7 @@ def test_the_methods_differ_in_the_rule_alone():
 
 @pytest.mark.slow
 def test_the_program_runs_and_checks_itself(tmp_path):
-    command = [sys.executable, "-m", "examples.federated", "--seeds=1", f"--output={tmp_path}"]
+    command = [sys.executable, "-m", "examples.federated", "--engine=in_process", "--seeds=1", f"--output={tmp_path}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stderr
     assert "ok: every run learnt, each private one within epsilon 2 per client" in done.stdout
