@@ -86,6 +86,8 @@ if __name__ == "__main__":
             "privacy": ["tensorflow-privacy==0.9.0; python_version < '3.12'"],
             "tensorboard": ["tensorboard", "setuptools<81"],
             "flower": ["flwr>=1.23"],
+            # Ray imports a pyarrow that wants NumPy 2.
+            "simulation": ["flwr[simulation]>=1.23", "numpy>=2.1"],
             "keras2": ["numpy<2", "tensorflow==2.15.*", "tensorflow-privacy==0.9.0"],
             "examples": [
                 "importlib-resources",

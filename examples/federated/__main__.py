@@ -2,7 +2,7 @@
 
     python -m examples.federated                              # writes into runs/federated
     python -m examples.federated --engine=in_process          # the same without Ray, a tenth of the work
-    python -m examples.federated --seeds=5 --docs             # the committed page and numbers under docs/
+    python -m examples.federated --engine=in_process --seeds=5 --docs   # the committed page and numbers under docs/
 
 Clients run on Flower's simulation engine where it is installed. `python -m examples.federated.processes` has a process
 for each, and few of them.
