@@ -1,6 +1,6 @@
 """A Flower grid in one process: every message goes straight to a `ClientApp`, and its answer comes straight back.
 
-Flower's simulation engine (`simulation`) costs nine times the processor time, and wants Ray. Here the same strategy,
+Flower's simulation engine (`simulation`) costs ten times the processor time, and wants Ray. Here the same strategy,
 messages and client app meet without anything in between, so that thousands of clients are no matter. What travels is
 Flower's `Message`, but nothing is serialized, and nothing gets lost.
 """
