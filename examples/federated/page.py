@@ -97,7 +97,7 @@ workers. It is the default where Ray is installed. ServerApp and ClientApp need 
 deprecated. Ray wants NumPy 2; the lock file has both, on Python 3.11 to 3.13, and was run on 3.11.
 
 A round of 100 clients took about 0.7 s of processor time there (40 rounds, all of Ray's processes together), 1.0 s on a
-busy machine (250 rounds; the engine also spends while it waits), and 0.08 s on the grid in one process: nearly all of it
+busy machine (250 rounds; the engine spends while it waits), and 0.08 s on the grid in one process: nearly all of it
 is the way there and back, for clients that compute for a fraction of a millisecond. By that, 12 runs of 100 rounds take
 15 to 20 minutes of processor time, and two in one process. No whole comparison has been run to its end on the engine.
 The numbers are the same: `tests/examples/federated_simulation_test.py` (slow) compares all four rows at the same seed.
