@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from adaclip_tf._internal import versions
 
 if TYPE_CHECKING:  # editors and type checkers see the names; `_HOME` is what happens
+    from adaclip_tf.auditing.audit import audit
     from adaclip_tf.data.pca import PrivatePCA
     from adaclip_tf.data.sampling import distributed_poisson_batches, poisson_batches
     from adaclip_tf.optimizers.adaclip import DPAdaClipSGD
@@ -43,6 +44,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "AdaClipSumQuery": "query",
+    "audit": "auditing.audit",
     "check_model": "optimizers.check_model",
     "check_release": "releasing.inspection",
     "ClippedSumQuery": "query",
@@ -95,6 +97,7 @@ __all__ = [
     "PrivateChoice",
     "PrivatePCA",
     "PrivateScales",
+    "audit",
     "check_model",
     "check_release",
     "distributed_poisson_batches",

@@ -7,6 +7,7 @@ import sys
 
 PROGRAMS = {
     "adaclip-privacy, python -m adaclip_tf.privacy": "the epsilon of a training, the noise for an epsilon, a ledger",
+    "python -m adaclip_tf.auditing": "attacks training runs of a model: epsilon as proven beside that claimed",
     "python -m adaclip_tf.releasing FILE": "what a saved model holds that is not privatised",
 }
 

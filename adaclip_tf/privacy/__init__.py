@@ -15,7 +15,7 @@
 | `ledger`, `session`, `event_json`  | what was spent in all phases, on disk                                          |
 | `account`, `horizon`               | a meter with its ledger; how far a run may go                                  |
 | `budget`, `run_checks`, `fit_data` | `PrivacyBudget`, the Keras callback, and what it asks of the `fit` around it   |
-| `auditing`                         | lower bounds on epsilon from attacks                                           |
+| `auditing`, `dependent_trials`     | lower bounds on epsilon from attacks                                           |
 | `__main__`                         | the command line                                                               |
 
 An epsilon question goes from top to bottom: a mechanism makes an event, an accountant judges it.

@@ -71,7 +71,7 @@ def error_bounds(errors: Errors, confidence: float) -> tuple[float, float]:
 
     Clopper-Pearson (1934), one-sided, each with half of what the confidence leaves over.
     """
-    level = 1.0 - (1.0 - _confidence(confidence)) / 2.0
+    level = 1.0 - (1.0 - check_confidence(confidence)) / 2.0
 
     def upper(wrong: int, trials: int) -> float:
         return 1.0 if wrong == trials else float(scipy.stats.beta.ppf(level, wrong + 1, trials - wrong))
@@ -126,7 +126,7 @@ def sampled_gaussian_epsilon(
         while excess(low) > 0.0 and low > math.log(0.1):
             high, low = low, low - 0.2
         log_noise = low if excess(low) > 0.0 else scipy.optimize.brentq(excess, low, high, xtol=2e-3)
-    distribution = _privacy_loss(round(math.exp(log_noise), 4), sampling_probability, steps)
+    distribution = privacy_loss(round(math.exp(log_noise), 4), sampling_probability, steps)
     return float(distribution.get_epsilon_for_delta(delta))
 
 
@@ -154,12 +154,13 @@ def share_of_advantage(
 
 @functools.lru_cache(maxsize=64)
 def _deltas(noise_multiplier, sampling_probability, steps):
-    distribution = _privacy_loss(noise_multiplier, sampling_probability, steps)
+    distribution = privacy_loss(noise_multiplier, sampling_probability, steps)
     return np.asarray(distribution.get_delta_for_epsilon(_EPSILONS))
 
 
 @functools.lru_cache(maxsize=8)
-def _privacy_loss(noise_multiplier, sampling_probability, steps):
+def privacy_loss(noise_multiplier: float, sampling_probability: float, steps: int):
+    """The privacy loss distribution of `steps` Poisson-sampled Gaussian mechanisms."""
     single = privacy_loss_distribution.from_gaussian_mechanism(
         noise_multiplier, sampling_prob=sampling_probability, value_discretization_interval=_DISCRETIZATION
     )
@@ -207,7 +208,7 @@ def one_run_epsilon(canaries: int, guesses: int, correct: int, delta: float, con
 
     The p-value grows with epsilon, so the bound is where it reaches 1 - confidence.
     """
-    level = 1.0 - _confidence(confidence)
+    level = 1.0 - check_confidence(confidence)
 
     def excess(epsilon: float) -> float:
         return one_run_p_value(canaries, guesses, correct, epsilon, delta) - level
@@ -252,7 +253,8 @@ def choose_guesses(
     return max(numbers, key=mean_bound)
 
 
-def _confidence(value: float) -> float:
+def check_confidence(value: float) -> float:
+    """Returns `value` if it is a probability other than 0 and 1."""
     if not 0.0 < validate.real("confidence", value) < 1.0:
         raise ValueError(f"`confidence` must be above 0 and below 1, such as 0.95; got {value!r}.")
     return float(value)

@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "flower": {"core", "privacy", "_internal"},
     "tensorboard": {"privacy", "_internal"},
     "releasing": {"optimizers", "privacy", "_internal"},
+    "auditing": {"core", "optimizers", "data", "privacy", "_internal"},
     "__main__": set(),
 }
 OUTSIDE = {"benchmarks", "configs", "examples", "requirements", "tests"}
@@ -31,7 +32,7 @@ OUTSIDE = {"benchmarks", "configs", "examples", "requirements", "tests"}
 KERAS_IN_PRIVACY = {"budget", "fit_data", "run_checks"}
 # Rooms whose questions to Keras's private names are asked in `_internal/keras2.py` and `keras3.py`, one for each
 # generation.
-ASK_KERAS = {"privacy", "data", "tensorboard", "releasing", "optimizers", "scales", "training"}
+ASK_KERAS = {"privacy", "data", "tensorboard", "releasing", "optimizers", "scales", "training", "auditing"}
 
 
 def modules(root: pathlib.Path) -> dict[str, pathlib.Path]:
