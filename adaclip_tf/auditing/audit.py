@@ -265,7 +265,7 @@ def _evaluate(scores: Any, coins: np.ndarray, mechanism: Mechanism, steps: int, 
     """`Proven` by view. All views together hold with `confidence`."""
     total, probability = coins.size, mechanism.batch_size / mechanism.num_examples
     each = 1.0 - (1.0 - confidence) / len(VIEWS)
-    guesses = auditing.choose_guesses(
+    guesses, share = dependent_trials.choose_guesses(
         total,
         delta,
         each,
@@ -273,7 +273,7 @@ def _evaluate(scores: Any, coins: np.ndarray, mechanism: Mechanism, steps: int, 
     )
     proven = {}
     for view, found in scores.items():
-        correct = auditing.right_guesses(np.nan_to_num(found), coins, guesses)
+        correct = auditing.right_guesses(np.nan_to_num(found), coins, guesses, share)
         proven[view] = _proven(guesses, correct, total, probability, steps, delta, each)
     return proven
 

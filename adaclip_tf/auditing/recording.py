@@ -80,7 +80,8 @@ class Recorder(tf.keras.callbacks.Callback):
             mean = self._undirected(change)
             if not known:  # how much of a is in there is not known either
                 mean = [part + a for part, a in zip(mean, self.moves.center)]
-            self._scores[view][-1] += self._score(products(self.moves, mean, divisor).numpy(), known)
+            found = products(self.moves, mean, divisor).numpy().astype(np.float64)
+            self._scores[view][-1] += self._score(view, found, known)
         self._look()
 
     def _look(self):
@@ -95,10 +96,14 @@ class Recorder(tf.keras.callbacks.Callback):
         factors = step.rule.direction(step.state(), [tf.ones(part.shape) for part in direction])
         return [part / factor for part, factor in zip(direction, factors)]
 
-    def _score(self, seen, known):
+    def _score(self, view, seen, known):
         gram, noise = self.moves.gram.numpy().astype(np.float64), self._optimizer.noise_multiplier
-        if not known:
-            seen = scores.at_scale(gram, seen.astype(np.float64), noise, self._probability)
+        if view == "weights":
+            size = np.sqrt(scores.relative_size(gram, seen, noise, self._probability))
+            if not known:
+                seen = seen / size if size else np.zeros_like(seen)
+            else:
+                noise = noise * max(size, 1.0)  # small steps are rounded away: that is noise, too
         return scores.log_ratio(scores.observe(gram, seen, noise, self._probability), self._probability)
 
 

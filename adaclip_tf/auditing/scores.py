@@ -51,13 +51,12 @@ def observe(gram: np.ndarray, products: np.ndarray, noise_multiplier: float, pro
     return Observation((estimate - (1.0 - alpha) * mean) / alpha, error)
 
 
-def at_scale(gram: np.ndarray, products: np.ndarray, noise_multiplier: float, probability: float) -> np.ndarray:
-    """y, where it is known up to a factor only: as large as it should be on average."""
+def relative_size(gram: np.ndarray, products: np.ndarray, noise_multiplier: float, probability: float) -> float:
+    """|y|^2 over what it should be on average: 1, but for chance. 0 where y is no numbers."""
     mean = probability / 2.0
     offset = mean * gram.sum(axis=1)
     expected = offset**2 + mean * (1.0 - mean) * np.sum(gram**2, axis=1) + noise_multiplier**2 * np.diag(gram)
-    size = float(np.sum(np.square(products)))
-    return products * np.sqrt(expected.sum() / size) if np.isfinite(size) and size > 0.0 else np.zeros_like(products)
+    return float(np.nan_to_num(np.sum(np.square(products)) / max(expected.sum(), 1e-30), posinf=0.0))
 
 
 def log_ratio(seen: Observation, probability: float) -> np.ndarray:

@@ -221,11 +221,11 @@ def one_run_epsilon(canaries: int, guesses: int, correct: int, delta: float, con
     return 64.0 if excess(high) < 0.0 else float(scipy.optimize.brentq(excess, 0.0, high, xtol=1e-6))
 
 
-def right_guesses(scores: np.ndarray, present: np.ndarray, guesses: int) -> int:
-    """How many guesses are right if the half with the largest scores is called present and the other half absent."""
+def right_guesses(scores: np.ndarray, present: np.ndarray, guesses: int, share: float = 0.5) -> int:
+    """How many guesses are right: a `share` with the largest scores is called present, those with the least absent."""
     order = np.argsort(np.ravel(scores), kind="stable")
     present = np.ravel(present).astype(bool)[order]
-    absent_guesses = guesses // 2
+    absent_guesses = int(guesses * (1.0 - share))
     present_guesses = guesses - absent_guesses
     return int(np.sum(~present[:absent_guesses]) + np.sum(present[len(present) - present_guesses :]))
 

@@ -125,6 +125,33 @@ def _largest(is_refuted: Callable[[float], bool], low: float, high: float, preci
     return low
 
 
+def choose_guesses(
+    canaries: int,
+    delta: float,
+    confidence: float,
+    draw_scores: Callable[[np.ndarray, np.random.Generator], np.ndarray],
+) -> tuple[int, float]:
+    """How many guesses to make, and the share that says "present": the best of a few on simulated scores.
+
+    So it is fixed before the real ones are seen. Where batches are sampled, a canary in the data may have been in none
+    of them: then only "present" is worth guessing.
+
+    Args:
+      draw_scores: a function from the coins, an array of booleans, to scores as the claimed mechanism would give them.
+    """
+    generator = np.random.default_rng(0)
+    coins = generator.random((10, canaries)) < 0.5
+    scores = [draw_scores(row, generator) for row in coins]
+
+    def mean_bound(guesses: int, share: float) -> float:
+        right = np.mean([auditing.right_guesses(s, c, guesses, share) for s, c in zip(scores, coins)])
+        return auditing.one_run_epsilon(canaries, guesses, int(right), delta, confidence)
+
+    numbers = sorted({max(1, round(canaries * part)) for part in np.geomspace(0.02, 1.0, 12)})
+    ways = [(number, share) for number in numbers for share in (0.5, 1.0)]
+    return max(ways, key=lambda way: mean_bound(*way))
+
+
 # ---------------------------------------------------------------------------------------------------
 # Sampled Gaussian mechanisms.
 

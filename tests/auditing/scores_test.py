@@ -54,9 +54,9 @@ def test_the_log_ratio_is_that_of_the_densities():
 
 def test_a_factor_that_is_not_known_is_found(rng):
     _, seen = _steps(rng, np.eye(300), 0.5, 1.0, 1)
-    found = scores.at_scale(np.eye(300), 1e-3 * seen[0], 0.5, 1.0)
-    np.testing.assert_allclose(found, seen[0], rtol=0.1)
-    assert np.array_equal(scores.at_scale(np.eye(2), np.zeros(2), 0.5, 1.0), np.zeros(2))
+    assert scores.relative_size(np.eye(300), 1e-3 * seen[0], 0.5, 1.0) == pytest.approx(1e-6, rel=0.2)
+    for nothing in (np.zeros(2), np.array([np.nan, 1.0]), np.array([np.inf, 1.0])):
+        assert scores.relative_size(np.eye(2), nothing, 0.5, 1.0) == 0.0
 
 
 def test_simulated_scores_are_those_of_the_mechanism(rng):

@@ -67,6 +67,7 @@ def test_right_guesses_takes_both_ends():
     assert auditing.right_guesses(scores, present, 2) == 2  # 5.0 is in, -3.0 is not
     assert auditing.right_guesses(scores, present, 3) == 2  # 4.0 is not in either
     assert auditing.right_guesses(scores, present, 5) == 2
+    assert auditing.right_guesses(scores, present, 2, share=1.0) == 1  # 5.0 is in, 4.0 is not
 
 
 def test_clopper_pearson_covers(rng):
