@@ -1,1 +1,1 @@
-"""`python -m examples.audit`: `experiment` attacks real training runs, `report` writes docs/audit.md."""
+"""`python -m examples.audit`: `experiment` and `whole_runs` attack, `report` writes docs/audit.md."""

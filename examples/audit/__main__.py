@@ -4,7 +4,8 @@ python -m examples.audit                  # some minutes; writes into runs/audit
 python -m examples.audit --docs           # the committed page, figure and results under docs/
 python -m examples.audit --docs --redraw  # only the figure, from the results that are there
 
-What is attacked and how: `examples/audit/experiment.py`. What the bounds mean: `adaclip_tf/privacy/auditing.py`.
+What is attacked: `examples/audit/grid.py`; how: `experiment.py` and `whole_runs.py` there.
+What the bounds mean: `adaclip_tf/privacy/auditing.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import tqdm
 from absl import app, flags
 
-from examples.audit import experiment, report
+from examples.audit import grid, report
 
 _CANARIES = flags.DEFINE_integer("canaries", 1000, "Canaries in each run.", lower_bound=10)
 _RUNS = flags.DEFINE_integer("runs", 24, "Runs of each setting.", lower_bound=4)
@@ -35,9 +36,7 @@ def main(argv):
         print(f"wrote {report.redraw(folder, docs=_DOCS.value)}")
         return
     of_the_runs = {"runs": _RUNS.value, "canaries": _CANARIES.value, "confidence": _CONFIDENCE.value}
-    findings = experiment.audit(
-        experiment.settings(), progress=lambda grid: tqdm.tqdm(grid, disable=None), **of_the_runs
-    )
+    findings = grid.audit(grid.settings(), progress=lambda all_: tqdm.tqdm(all_, disable=None), **of_the_runs)
     print(report.table(findings))
     refuted = [found for found in findings if found.measured > found.claimed]
     if refuted:

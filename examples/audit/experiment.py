@@ -29,19 +29,21 @@ import numpy as np
 import tensorflow as tf
 
 import adaclip_tf
-from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD, poisson_batches
+from adaclip_tf import DPAdaClip, DPAdaClipSGD, DPFixedClip, DPFixedClipSGD, poisson_batches
 from adaclip_tf.privacy import auditing
 
 DELTA = 1e-5
 LENGTH = 1e4  # of a canary's gradient, against scales b of about 1
 OPTIMIZERS = ("adaclip", "fixed")
+INNER = ("adaclip, Adam", "fixed, momentum")  # the update is an inner optimizer's
+MOMENTUM = 0.9
 PATHS = ("ghost", "jacobian")
 
 
 class Setting(NamedTuple):
     """One cell of the grid."""
 
-    optimizer: str  # one of `OPTIMIZERS`
+    optimizer: str  # one of `OPTIMIZERS` or `INNER`; in `whole_runs` what was trained
     path: str  # one of `PATHS`
     noise_multiplier: float  # z
     sampling_probability: float  # q; 1 is the full batch
@@ -55,6 +57,7 @@ class Trials(NamedTuple):
     present: np.ndarray  # the coins
     scores: dict[str, np.ndarray]  # by what was looked at: "weights", and "state" where there is one
     microbatch_sensitivity: float  # what the optimizer says of itself
+    claimed: float | None = None  # by whoever counted; None for the accountant's figure for the setting
 
 
 def run(setting: Setting, *, canaries: int, runs: int, seed: int | None = None) -> Trials:
@@ -66,19 +69,18 @@ def run(setting: Setting, *, canaries: int, runs: int, seed: int | None = None) 
     present = np.random.default_rng(seed).random((runs, canaries)) < 0.5
     batch_size = round(setting.sampling_probability * canaries)
     optimizer = make_optimizer(setting, canaries, batch_size, seed)
-    model = _model(canaries)
-    model.compile(optimizer, loss=_Prediction(reduction="none"))
-    recorder = _Recorder(canaries, optimizer)
-    model.fit(_batches(setting, present, batch_size, seed), verbose=0, callbacks=[recorder])
+    model = make_model(canaries)
+    model.compile(optimizer, loss=Prediction(reduction="none"))
+    recorder = Recorder(canaries, optimizer)
+    model.fit(batches(setting, present, batch_size, seed), verbose=0, callbacks=[recorder])
     sums = {view: np.reshape(steps, (runs, setting.steps, canaries)) for view, steps in recorder.sums().items()}
-    scores = {view: _score(setting, value) for view, value in sums.items()}
+    scores = {view: score(setting, value) for view, value in sums.items()}
     return Trials(present, scores, optimizer.microbatch_sensitivity)
 
 
 def make_optimizer(setting: Setting, canaries: int, batch_size: int, seed: int | None):
     """The library's optimizer, as a user would make it."""
     shared: dict[str, Any] = {
-        "learning_rate": 1.0,
         "noise_multiplier": setting.noise_multiplier,
         "gradient_path": setting.path,
         "seed": seed,
@@ -87,18 +89,22 @@ def make_optimizer(setting: Setting, canaries: int, batch_size: int, seed: int |
         shared["num_microbatches"] = canaries
     else:
         shared["expected_batch_size"] = batch_size
+    if setting.optimizer == "adaclip, Adam":
+        return DPAdaClip(tf.keras.optimizers.Adam(1e-3, beta_1=MOMENTUM), initial_std=0.03, **shared)
+    if setting.optimizer == "fixed, momentum":
+        return DPFixedClip(tf.keras.optimizers.SGD(1.0, momentum=MOMENTUM), l2_norm_clip=1.0, **shared)
     if setting.optimizer == "fixed":
-        return DPFixedClipSGD(l2_norm_clip=1.0, **shared)
-    return DPAdaClipSGD(initial_std=0.03, **shared)
+        return DPFixedClipSGD(1.0, l2_norm_clip=1.0, **shared)
+    return DPAdaClipSGD(1.0, initial_std=0.03, **shared)
 
 
-def _model(canaries):
+def make_model(canaries):
     inputs = tf.keras.Input([canaries])
     kernels = [tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros") for _ in range(2)]
     return tf.keras.Model(inputs, tf.keras.layers.Add()([kernel(inputs) for kernel in kernels]))
 
 
-class _Prediction(tf.keras.losses.Loss):
+class Prediction(tf.keras.losses.Loss):
     """The prediction itself, so that the gradient of an example is its input."""
 
     def call(self, y_true, y_pred):
@@ -106,7 +112,7 @@ class _Prediction(tf.keras.losses.Loss):
         return y_pred[:, 0]
 
 
-def _batches(setting, present, batch_size, seed):
+def batches(setting, present, batch_size, seed):
     """One batch per step. Who is sampled comes from `poisson_batches`; who is not in the data drops out of it."""
     runs, canaries = present.shape
     coins = tf.constant(present)
@@ -126,13 +132,15 @@ def _batches(setting, present, batch_size, seed):
     return drawn.enumerate().map(full_of_microbatches if setting.microbatches else sampled).prefetch(2)
 
 
-class _Recorder(tf.keras.callbacks.Callback):
+class Recorder(tf.keras.callbacks.Callback):
     """Sees what is released, and turns it back into W."""
 
     def __init__(self, canaries, optimizer):
         super().__init__()
         self._canaries, self._optimizer = canaries, optimizer
         self._sums: dict[str, list[np.ndarray]] = {}
+        self._inner = getattr(optimizer, "inner_optimizer", None)
+        self._momentum = getattr(self._inner, "momentum", 0.0)
 
     def on_train_begin(self, logs=None):
         self._optimizer.build(self.model.trainable_variables)
@@ -141,8 +149,13 @@ class _Recorder(tf.keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         before, now = self._before, self._look()
         center, scale, divisor = before["center"], before["scale"], float(self._optimizer.private_step.divisor)
-        releases = {"weights": before["weights"] - now["weights"]}  # the learning rate is 1
-        if isinstance(self._optimizer, DPAdaClipSGD):
+        releases = {}
+        if "moment" in now:  # Adam's own average of what it was handed
+            releases["moment"] = (now["moment"] - MOMENTUM * before["moment"]) / (1.0 - MOMENTUM)
+        else:  # the learning rate is 1
+            releases["weights"] = before["weights"] - now["weights"] - before["velocity"]
+        now["velocity"] = self._momentum * (before["weights"] - now["weights"])
+        if isinstance(self._optimizer, (DPAdaClip, DPAdaClipSGD)):
             beta_1 = self._optimizer.get_config()["beta_1"]
             releases["state"] = (now["center"] - beta_1 * center) / (1.0 - beta_1)
         for view, mean in releases.items():
@@ -153,17 +166,25 @@ class _Recorder(tf.keras.callbacks.Callback):
 
     def _look(self):
         state = list(self._optimizer.private_state().values())
-        return {
-            "weights": np.concatenate([np.ravel(w) for w in self.model.get_weights()]).astype(np.float64),
-            "center": np.concatenate([np.ravel(part["center"]) for part in state]).astype(np.float64),
-            "scale": np.concatenate([np.ravel(part["scale"]) for part in state]).astype(np.float64),
+        found = {
+            "weights": _flat(self.model.get_weights()),
+            "center": _flat([part["center"] for part in state]),
+            "scale": _flat([part["scale"] for part in state]),
+            "velocity": 0.0,
         }
+        if isinstance(self._inner, tf.keras.optimizers.Adam):
+            found["moment"] = _flat([moment.numpy() for moment in self._inner._momentums])
+        return found
 
     def sums(self):
         return {view: np.stack(steps) for view, steps in self._sums.items()}
 
 
-def _score(setting, sums):
+def _flat(parts):
+    return np.concatenate([np.ravel(part) for part in parts]).astype(np.float64)
+
+
+def score(setting, sums):
     """The logarithm of the likelihood ratio of "present" to "absent", from [runs, steps, canaries]."""
     noise = setting.noise_multiplier
     if setting.microbatches:  # from -1 to 1, in units in which it is from 0 to 1
@@ -211,7 +232,9 @@ def claimed_epsilon(setting: Setting, canaries: int, microbatch_sensitivity: flo
 def evaluate(setting: Setting, trials: Trials, confidence: float) -> list[Finding]:
     """The bounds of each view, each with `confidence`. A quarter of the runs serves to choose thresholds only."""
     canaries = trials.present.shape[1]
-    claimed = claimed_epsilon(setting, canaries, trials.microbatch_sensitivity)
+    claimed = trials.claimed
+    if claimed is None:
+        claimed = claimed_epsilon(setting, canaries, trials.microbatch_sensitivity)
     quarter = -(-len(trials.present) // 4)
     guesses = auditing.choose_guesses(canaries, DELTA, confidence, lambda *coins: _simulate(setting, *coins))
     mechanism: dict[str, Any] = {"sampling_probability": setting.sampling_probability, "steps": setting.steps}
@@ -253,34 +276,4 @@ def _simulate(setting, coins, generator):
     shape = (1, setting.steps, len(coins))
     joined = coins & (generator.random(shape) < setting.sampling_probability)
     moved = 2.0 * joined - 1.0 if setting.microbatches else joined
-    return _score(setting, moved + generator.normal(scale=setting.noise_multiplier, size=shape))[0]
-
-
-# ---------------------------------------------------------------------------------------------------
-# The grid.
-
-# (z, q, T)
-MECHANISMS = ((1.0, 1.0, 1), (2.0, 1.0, 1), (4.0, 1.0, 16), (1.0, 0.1, 10), (0.7, 0.25, 5))
-MICROBATCHED = ((3.0, 1.0, 1),)
-
-
-def settings() -> list[Setting]:
-    """The grid."""
-    return [
-        Setting(optimizer, path, *mechanism, microbatches=mechanism in MICROBATCHED)
-        for mechanism in (*MECHANISMS, *MICROBATCHED)
-        for optimizer in OPTIMIZERS
-        for path in PATHS
-    ]
-
-
-def audit(grid, *, canaries: int, runs: int, confidence: float, seed: int | None = None, progress=iter):
-    """Runs and evaluates the grid. All bounds together hold with `confidence`."""
-    views = {"adaclip": 2, "fixed": 1}  # weights, and the state where there is one
-    bounds = 3 * sum(views[setting.optimizer] for setting in grid)
-    each = 1.0 - (1.0 - confidence) / bounds
-    findings = []
-    for number, setting in enumerate(progress(grid)):
-        trials = run(setting, canaries=canaries, runs=runs, seed=None if seed is None else seed + number)
-        findings += evaluate(setting, trials, each)
-    return findings
+    return score(setting, moved + generator.normal(scale=setting.noise_multiplier, size=shape))[0]

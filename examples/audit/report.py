@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 
-from examples.audit import experiment
+from examples.audit import experiment, whole_runs
 from examples.common import figures
 
 PAGE = """# Audit: the epsilon that attacks prove, next to the one that is claimed
@@ -18,7 +18,13 @@ canaries each, in the data by fair coins. The attacker chose the canaries' gradi
 in a direction of its own), knows all settings, and sees every release: the weights, or AdaCliP's state m, after
 every step. "Claimed" is the library's accountant (PLD) for exactly these steps and this sampling; all figures are for
 delta = {delta:g}. "two per microbatch" are microbatches of two examples, where the sensitivity is 2 and the claim that
-of z / 2.
+of z / 2. "adaclip, Adam" and "fixed, momentum" are `DPAdaClip` and `DPFixedClip` around another optimizer: the attacker
+sees the weights, or Adam's moment.
+
+The last lines are whole programs, whose claim is their own. `make_private`: the warm-up's noised row norms and then all
+weights of {epochs} steps, against its plan's epsilon for both. Two phases: AdaCliP and then a fixed clip on the same
+data and weights, against what their ledger holds. All data is in each of their batches, so that all that they release is
+worth one Gaussian mechanism: its z is given, with T = 1.
 
 The lower bounds, which all hold together with confidence {confidence:.0%} ({bounds} bounds, Bonferroni):
 
@@ -70,15 +76,18 @@ def draw(findings, path: pathlib.Path) -> None:
     with figures.drawn(path, rows, columns, size=(figures.PAGE, 2.4 * rows + 0.8), squeeze=False) as (figure, axes):
         for one in axes.flat[len(panels) :]:
             one.set_axis_off()
+        left: list[str] = []
         for index, (one, same) in enumerate(zip(axes.flat, panels.values())):
-            _panel(one, same, named=index % columns == 0)
+            names = [f"{found.setting.optimizer}, {found.setting.path}: {found.view}" for found in same]
+            _panel(one, same, names if index % columns == 0 or names != left else [""] * len(names))
+            left = names if index % columns == 0 else left
         handles, labels = axes.flat[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
         for one in axes[-1]:
             one.set_xlabel(f"epsilon at delta = {experiment.DELTA:g}")
 
 
-def _panel(axes, findings, *, named: bool) -> None:
+def _panel(axes, findings, names: list[str]) -> None:
     places = range(len(findings))
     for marker, (name, label) in zip(figures.MARKERS, MEASURED.items()):
         axes.plot([getattr(found, name) for found in findings], places, marker, label=label)
@@ -88,8 +97,7 @@ def _panel(axes, findings, *, named: bool) -> None:
     title = f"z = {s.noise_multiplier:g}, q = {s.sampling_probability:g}, T = {s.steps}"
     axes.set_title(title + ("\ntwo per microbatch" if s.microbatches else ""))
     axes.set_xlim(-0.04 * max(claimed), 1.08 * max(claimed))  # points at 0 are not to be cut
-    names = [f"{found.setting.optimizer}, {found.setting.path}: {found.view}" for found in findings]
-    axes.set_yticks(places, names if named else [""] * len(names))
+    axes.set_yticks(places, names)
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
@@ -140,6 +148,7 @@ def _page(findings, figure, command, of_the_runs):
         table=table(findings),
         figure=figure,
         delta=experiment.DELTA,
+        epochs=whole_runs.EPOCHS,
         bounds=bounds,
         most=experiment.most_provable(trials, 1.0 - (1.0 - of_the_runs["confidence"]) / bounds),
         low=min(shares),
