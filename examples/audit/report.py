@@ -23,8 +23,8 @@ sees the weights, or Adam's moment.
 
 The last lines are whole programs, whose claim is their own. `make_private`: the warm-up's noised row norms and then all
 weights of {epochs} steps, against its plan's epsilon for both. Two phases: AdaCliP and then a fixed clip on the same
-data and weights, against what their ledger holds. All data is in each of their batches, so that all that they release is
-worth one Gaussian mechanism: its z is given, with T = 1.
+data and weights, against what their ledger holds. All data is in each of their batches, so that all that they release
+is worth one Gaussian mechanism: its z is given, with T = 1.
 
 The lower bounds, which all hold together with confidence {confidence:.0%} ({bounds} bounds, Bonferroni):
 

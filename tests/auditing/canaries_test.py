@@ -45,6 +45,7 @@ def test_random_examples_have_the_model_s_shapes(rng, loss, expected):
     assert y.shape == ((50,) if expected == {0, 1, 2} else (50, 3))
     if expected is not None:
         assert set(np.unique(y)) == expected
+    x, y = tf.constant(x), tf.constant(y)
     model.compute_loss(x=x, y=y, y_pred=model(x), sample_weight=None)
 
 
