@@ -23,13 +23,13 @@ import tensorflow as tf
 
 from adaclip_tf._internal import keras, signatures, validate
 from adaclip_tf.auditing import canaries as making
-from adaclip_tf.auditing import scores as scoring
 from adaclip_tf.auditing.gradients import CanaryGradients
-from adaclip_tf.auditing.recording import VIEWS, Recorder
-from adaclip_tf.auditing.result import AuditResult, Proven
+from adaclip_tf.auditing.guessing import Guesser
+from adaclip_tf.auditing.recording import Recorder
+from adaclip_tf.auditing.result import AuditResult
 from adaclip_tf.data import sampling
 from adaclip_tf.optimizers.dp_optimizer import DPOptimizer
-from adaclip_tf.privacy import accountants, auditing, dependent_trials
+from adaclip_tf.privacy import accountants, auditing
 from adaclip_tf.privacy.epsilon import check_delta, epsilon_of_run
 from adaclip_tf.privacy.mechanism import Mechanism
 
@@ -106,10 +106,13 @@ def audit(
     mechanism = Mechanism(model.optimizer.noise_multiplier, n, _batch_size(model.optimizer, n))
     number, runs = _how_many(model, n, canaries, runs)
     candidates = _candidates(model, rows, number, generator)
-    chosen = _chosen(model, candidates, number)
+    gradients = _gradients_of(model, candidates)
+    chosen = _chosen(gradients, candidates, number)
     coins = generator.random((runs, number)) < 0.5
-    scores = _attack(model, chosen, coins, mechanism, steps, seed)
-    views = _evaluate(scores, coins, mechanism, steps, delta, confidence)
+    recorder = Recorder(model, chosen, gradients, mechanism.batch_size / n)
+    scores = _attack(model, recorder, chosen, coins, mechanism, steps, seed)
+    guesser = Guesser(mechanism, steps, coins.size, float(delta), float(confidence))
+    views = {view: guesser.proven(found, coins) for view, found in scores.items()}
     result = AuditResult(
         lower_bound=max(proven.best for proven in views.values()),
         claimed=epsilon_of_run(mechanism, delta=delta, steps=steps, accountant=accountant),
@@ -122,7 +125,7 @@ def audit(
         steps=steps,
         runs=runs,
         canaries=number,
-        most_provable=_most_provable(views, coins.size, mechanism, steps, delta, confidence),
+        most_provable=guesser.most_provable,
         views=views,
     )
     if verbose:
@@ -218,22 +221,27 @@ def _candidates(model: Any, rows: Any, number: int, generator: np.random.Generat
 # The attack.
 
 
-def _chosen(model: Any, candidates: Any, number: int) -> Any:
-    """The canaries; builds model and optimizer on the way."""
-    tensors = tf.nest.map_structure(tf.convert_to_tensor, candidates)
+def _gradients_of(model: Any, candidates: Any) -> CanaryGradients:
+    """Builds model and optimizer, too."""
     if not model.built:
-        model(tensors[0])
+        model(tf.nest.map_structure(tf.convert_to_tensor, candidates[0]))
     model.optimizer.build(model.trainable_variables)
-    gram = CanaryGradients(model, model.optimizer).moves(tensors).gram.numpy()
+    return CanaryGradients(model, model.optimizer)
+
+
+def _chosen(gradients: CanaryGradients, candidates: Any, number: int) -> Any:
+    """The canaries."""
+    gram = gradients.moves(tf.nest.map_structure(tf.convert_to_tensor, candidates)).gram.numpy()
     if not np.any(np.nan_to_num(np.diag(gram)) > 0.0):
         raise ValueError("No canary has a gradient in this model: give rows `(x, y)` as it takes them as `data`.")
     return making.take(candidates, making.choose(gram, number))
 
 
-def _attack(model: Any, chosen: Any, coins: np.ndarray, mechanism: Mechanism, steps: int, seed: int | None) -> Any:
+def _attack(
+    model: Any, recorder: Recorder, chosen: Any, coins: np.ndarray, mechanism: Mechanism, steps: int, seed: int | None
+) -> dict[str, np.ndarray]:
     """Scores by view, [runs, canaries], from one `fit` in which every epoch is a run."""
     runs, number = coins.shape
-    probability = mechanism.batch_size / mechanism.num_examples
     parts = model.optimizer.accumulation_steps
     present, values = tf.constant(coins), tf.nest.map_structure(tf.constant, chosen)
     drawn = sampling.poisson_batches(
@@ -249,7 +257,6 @@ def _attack(model: Any, chosen: Any, coins: np.ndarray, mechanism: Mechanism, st
         there = tf.boolean_mask(rows, tf.gather(present[index // (steps * parts)], rows))
         return tf.nest.map_structure(lambda leaf: tf.gather(leaf, there), values)
 
-    recorder = Recorder(model, chosen, probability)
     model.fit(
         drawn.enumerate().map(of_canaries).prefetch(2),
         epochs=runs,
@@ -259,33 +266,3 @@ def _attack(model: Any, chosen: Any, coins: np.ndarray, mechanism: Mechanism, st
         verbose=0,
     )
     return recorder.scores()
-
-
-def _evaluate(scores: Any, coins: np.ndarray, mechanism: Mechanism, steps: int, delta: float, confidence: float):
-    """`Proven` by view. All views together hold with `confidence`."""
-    total, probability = coins.size, mechanism.batch_size / mechanism.num_examples
-    each = 1.0 - (1.0 - confidence) / len(VIEWS)
-    guesses, share = dependent_trials.choose_guesses(
-        total,
-        delta,
-        each,
-        lambda drawn, generator: scoring.simulate(drawn, generator, mechanism.noise_multiplier, probability, steps),
-    )
-    proven = {}
-    for view, found in scores.items():
-        correct = auditing.right_guesses(np.nan_to_num(found), coins, guesses, share)
-        proven[view] = _proven(guesses, correct, total, probability, steps, delta, each)
-    return proven
-
-
-def _proven(guesses, correct, total, probability, steps, delta, confidence):
-    counts = total, guesses, correct, delta, confidence
-    gaussian = dependent_trials.gaussian_epsilon_of_guesses(*counts, sampling_probability=probability, steps=steps)
-    return Proven(guesses, correct, auditing.one_run_epsilon(*counts), gaussian)
-
-
-def _most_provable(views: Any, total: int, mechanism: Mechanism, steps: int, delta: float, confidence: float) -> float:
-    """Of an attack without a wrong guess."""
-    guesses = next(iter(views.values())).guesses
-    probability = mechanism.batch_size / mechanism.num_examples
-    return _proven(guesses, guesses, total, probability, steps, delta, 1.0 - (1.0 - confidence) / len(VIEWS)).best

@@ -25,17 +25,21 @@ class Moves(NamedTuple):
 
 
 class CanaryGradients:
-    """u_k of a model's loss, for a fixed number of canaries."""
+    """u_k of a model's loss, for any number of canaries."""
 
     def __init__(self, model: Any, optimizer: Any):
         self._model, self._optimizer = model, optimizer
         self._variables = [keras.native(variable) for variable in model.trainable_variables]
-        self._traced = tf.function(self._clipped, autograph=False)
+        self._traced: Any = None
 
     def moves(self, canaries: Any) -> Moves:
         """u_k of all canaries, a structure of tensors with one row each, now."""
         state = list(self._optimizer.private_state().values())
         center, scale = [part["center"] for part in state], [part["scale"] for part in state]
+        if self._traced is None:
+            rows = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), canaries)
+            like = [tf.TensorSpec(part.shape, part.dtype) for part in center]
+            self._traced = tf.function(self._clipped, input_signature=[rows, like, like], autograph=False)
         clipped, gram = self._traced(canaries, center, scale)
         return Moves(clipped, gram, center, scale)
 

@@ -33,15 +33,16 @@ class Recorder(tf.keras.callbacks.Callback):
     Args:
       model: compiled and built, with a private optimizer.
       canaries: a structure of arrays, a row for each canary.
+      gradients: of the model.
       probability: q.
     """
 
-    def __init__(self, model: Any, canaries: Any, probability: float):
+    def __init__(self, model: Any, canaries: Any, gradients: CanaryGradients, probability: float):
         super().__init__()
         self._optimizer, self._probability = model.optimizer, probability
         self._canaries = tf.nest.map_structure(tf.convert_to_tensor, canaries)
         self._variables = [keras.native(variable) for variable in model.trainable_variables]
-        self._gradients = CanaryGradients(model, self._optimizer)
+        self._gradients = gradients
         self._is_plain = _is_plain(self._optimizer)
         self._published = [tf.Variable(tf.zeros(v.shape), trainable=False) for v in self._variables]
         _watch(self._optimizer, self._published)

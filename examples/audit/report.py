@@ -67,24 +67,40 @@ MEASURED = {"gaussian": "measured: Gaussian", "attack": "measured: attack", "one
 
 
 def draw(findings, path: pathlib.Path) -> None:
-    """A panel for each mechanism, a line for each attack on it: bounds as points, the claim as a bar to their right."""
+    """A panel for each mechanism, a line for each attack on it: bounds as points, the claim as a bar to their right.
+
+    Inner optimizers and whole programs are in a panel of their own, over the whole width.
+    """
     panels: dict[tuple, list] = {}
     for found in findings:
-        panels.setdefault(found.setting[2:], []).append(found)
-    columns = min(3, len(panels))
-    rows = -(-len(panels) // columns)
+        if found.setting.optimizer in experiment.OPTIMIZERS:
+            panels.setdefault(found.setting[2:], []).append(found)
+    others = [found for found in findings if found.setting.optimizer not in experiment.OPTIMIZERS]
+    columns = max(min(3, len(panels)), 1)
+    rows = -(-len(panels) // columns) + bool(others)
     with figures.drawn(path, rows, columns, size=(figures.PAGE, 2.4 * rows + 0.8), squeeze=False) as (figure, axes):
         for one in axes.flat[len(panels) :]:
-            one.set_axis_off()
-        left: list[str] = []
+            one.remove()
         for index, (one, same) in enumerate(zip(axes.flat, panels.values())):
             names = [f"{found.setting.optimizer}, {found.setting.path}: {found.view}" for found in same]
-            _panel(one, same, names if index % columns == 0 or names != left else [""] * len(names))
-            left = names if index % columns == 0 else left
-        handles, labels = axes.flat[0].get_legend_handles_labels()
+            _panel(one, same, names if index % columns == 0 else [""] * len(names))
+            one.set_title(_mechanism(same[0].setting))
+        drawn = list(axes.flat[: len(panels)])
+        if others:
+            drawn.append(figure.add_subplot(axes.flat[0].get_gridspec()[-1, :]))
+            lengths = [f", T = {f.setting.steps}" if f.setting.optimizer in experiment.INNER else "" for f in others]
+            names = [f"{f.setting.optimizer}{length}: {f.view}" for f, length in zip(others, lengths)]
+            _panel(drawn[-1], others, names)
+            drawn[-1].set_title("inner optimizers and whole programs")
+        handles, labels = drawn[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
-        for one in axes[-1]:
+        for one in drawn[-1:] if others else drawn[-columns:]:
             one.set_xlabel(f"epsilon at delta = {experiment.DELTA:g}")
+
+
+def _mechanism(s) -> str:
+    title = f"z = {s.noise_multiplier:g}, q = {s.sampling_probability:g}, T = {s.steps}"
+    return title + ("\ntwo per microbatch" if s.microbatches else "")
 
 
 def _panel(axes, findings, names: list[str]) -> None:
@@ -93,9 +109,6 @@ def _panel(axes, findings, names: list[str]) -> None:
         axes.plot([getattr(found, name) for found in findings], places, marker, label=label)
     claimed = [found.claimed for found in findings]
     axes.plot(claimed, places, "|", color="black", markersize=12, markeredgewidth=2, label="claimed")
-    s = findings[0].setting
-    title = f"z = {s.noise_multiplier:g}, q = {s.sampling_probability:g}, T = {s.steps}"
-    axes.set_title(title + ("\ntwo per microbatch" if s.microbatches else ""))
     axes.set_xlim(-0.04 * max(claimed), 1.08 * max(claimed))  # points at 0 are not to be cut
     axes.set_yticks(places, names)
     axes.set_ylim(len(names) - 0.5, -0.5)

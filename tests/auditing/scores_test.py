@@ -27,11 +27,11 @@ def test_overlapping_canaries_are_told_apart(rng):
     directions = rng.normal(size=(12, 20))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     gram = directions @ directions.T
-    joined, seen = _steps(rng, directions, 0.3, 1.0, 4000)
+    joined, seen = _steps(rng, directions, 0.3, 1.0, 2000)
     observed = [scores.observe(gram, products, 0.3, 1.0) for products in seen]
     errors = np.array([one.value for one in observed]) - joined
     np.testing.assert_allclose(errors.mean(axis=0), 0.0, atol=0.05)
-    np.testing.assert_allclose(errors.var(axis=0), observed[0].variance, rtol=0.15)
+    np.testing.assert_allclose(errors.var(axis=0), observed[0].variance, rtol=0.2)
     assert errors.var() < 0.6 * (seen - joined).var()
 
 

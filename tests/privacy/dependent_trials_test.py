@@ -64,7 +64,7 @@ def overlapping(generator, noise, canaries, dimensions, overlap):
 
 @pytest.mark.parametrize("overlap", [0.0, 0.9])
 def test_the_bound_is_valid_where_trials_hang_together(rng, overlap):
-    noise, canaries, repeats = 1.0, 60, 200
+    noise, canaries, repeats = 1.0, 60, 100
     truth = dependent_trials.gaussian_epsilon(noise, DELTA, 1.0, 1)
     wrong = 0
     for _ in range(repeats):
