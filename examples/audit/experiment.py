@@ -139,7 +139,7 @@ class Recorder(tf.keras.callbacks.Callback):
         super().__init__()
         self._canaries, self._optimizer = canaries, optimizer
         self._sums: dict[str, list[np.ndarray]] = {}
-        self._inner = getattr(optimizer, "inner_optimizer", None)
+        self._inner = optimizer.inner_optimizer if isinstance(optimizer, (DPAdaClip, DPFixedClip)) else None
         self._momentum = getattr(self._inner, "momentum", 0.0)
 
     def on_train_begin(self, logs=None):
