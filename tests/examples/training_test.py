@@ -33,7 +33,7 @@ def loaded():
 
 
 _EVERY = [
-    name if name in ("adaclip", "quantile") else pytest.param(name, marks=pytest.mark.slow)
+    name if name in ("adaclip", "quantile", "scales") else pytest.param(name, marks=pytest.mark.slow)
     for name in training.OPTIMIZERS
 ]
 
@@ -49,7 +49,10 @@ def test_every_optimizer_trains_within_its_budget(optimizer, loaded):
         return
     # The epsilon of the run, from scratch: ceil(1438 / 360) = 4 steps per epoch.
     arguments = {"delta": 1e-4, "num_examples": 1438, "batch_size": 360, "steps": 8}
-    assert result.epsilon == pytest.approx(adaclip_tf.epsilon(noise_multiplier=result.noise_multiplier, **arguments))
+    other = result.accounted["other_event"]  # of the scales
+    assert (other is None) == (optimizer != "scales") == (result.scales_noise is None)
+    spent = adaclip_tf.epsilon(noise_multiplier=result.noise_multiplier, **arguments, other_event=other)
+    assert result.epsilon == pytest.approx(spent)
     assert 2.99 < result.epsilon <= 3.0
     assert (result.accounted["steps"], result.accounted["num_examples"]) == (8, 1438)
     assert len(result.history["epsilon"]) == 2 and result.history["epsilon"][-1] == pytest.approx(result.epsilon)
@@ -222,7 +225,7 @@ def test_the_command_line(tmp_path):
 
 def test_the_programs_own_check():
     config = digits.get_config()
-    good = training.Result("accuracy", 0.9, 2.9, 1.0, None, 0.1, {}, {}, "")
+    good = training.Result("accuracy", 0.9, 2.9, 1.0, None, None, 0.1, {}, {}, "")
     training.check(config, [good])
     with pytest.raises(RuntimeError, match=r"epsilon 3\.1 is above the target 3\.0"):
         training.check(config, [good._replace(epsilon=3.1)])
