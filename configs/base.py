@@ -13,6 +13,10 @@ def get_config() -> ml_collections.ConfigDict:
     config.data_dir = ""  # a folder with data files, see examples/common/data.py
     config.model = "softmax"  # softmax, mlp, cnn, logistic, linear
     config.hidden = 1000  # units of the mlp
+    config.pixel_mean, config.pixel_std = (
+        0.0,
+        1.0,
+    )  # what the cnn takes from pixels and divides them by: public
     config.activation = "relu"  # of hidden layers; "tanh" keeps gradients small
     config.pca_components = 0  # dimensions of a PrivatePCA before the model; 0 for none
     config.pca_fraction = 0.1  # the part of epsilon that the PCA alone may cost

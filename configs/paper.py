@@ -28,6 +28,8 @@ EXPERIMENTS = {
     "cnn_tanh": {
         "model": "cnn",
         "activation": "tanh",
+        "pixel_mean": 0.1,
+        "pixel_std": 0.3,
         "expected_batch_size": 2048,
         "epochs": 40,
         "learning_rate_end": 0.0,

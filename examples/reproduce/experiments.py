@@ -181,20 +181,20 @@ _CNN_TANH = Experiment(
     title="The same CNN with tanh",
     note=(
         "As Papernot et al. (2020, arXiv 2007.14191) have it: 26,010 parameters, {activation} in the place of relu. "
-        "Batch {expected_batch_size:,}, {epochs} epochs, a learning rate that falls to 0 on a straight line. "
-        "`make_private` finds clip and scales privately, as a part of epsilon, so its training has a little more "
-        "noise; its rate falls as a root, and was tuned here like the others'."
+        "Pixels less {pixel_mean:g} and over {pixel_std:g}, batch {expected_batch_size:,}, {epochs} epochs, a learning "
+        "rate that falls to 0 on a straight line. `make_private` finds clip and scales privately, as a part of epsilon, "
+        "so its training has a little more noise; its rate falls as a root, and was tuned here like the others'."
     ),
     parameters=26_010,
     epsilons=(2.93,),
     methods={
         "abadi": Method(
-            "Abadi et al., clip tuned",
-            _clips((2.0, 4.0), (0.1, 0.5)),
+            "Abadi et al., clip 0.1",
+            _clips((2.0, 4.0), (0.1,)),
             Published("DP-SGD with tanh, Papernot et al.", (98.1,)),
         ),
-        "adaclip": Method("AdaCliP", _ceilings((3.0, 6.0), (3e-5,)) + _ceilings((1.5, 3.0), (1e-4,))),
-        "scales": Method("`make_private`, rate tuned", _rates(0.0, 3.0, 6.0, 9.0)),
+        "adaclip": Method("AdaCliP", _ceilings((20.0, 40.0), (1.2e-6,))),  # 0.56 sqrt(d h2) is 0.1, too
+        "scales": Method("`make_private`, rate tuned", _rates(0.0, 9.0)),
     },
     in_summary=True,
     seeds=3,

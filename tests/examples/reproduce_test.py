@@ -124,6 +124,27 @@ def test_accuracy_after_every_epoch_where_it_is_drawn(tmp_path):
     assert final["by_epoch"][-1] == pytest.approx(final["accuracy"], abs=1e-4)
 
 
+@pytest.mark.parametrize("method", ["scales", *[pytest.param(n, marks=pytest.mark.slow) for n in ("abadi", "adaclip")]])
+def test_the_cnn_with_tanh_trains_small(method, tmp_path, monkeypatch):
+    """Scikit-learn's digits, three times as large with a margin. The epsilon by PLD (here RDP) counts the queries."""
+
+    def large(x):
+        return np.pad(x.repeat(3, axis=1).repeat(3, axis=2), [(0, 0), (2, 2), (2, 2), (0, 0)])
+
+    loaded = data.load("digits")
+    loaded = loaded._replace(x_train=large(loaded.x_train[:300]), y_train=loaded.y_train[:300])
+    monkeypatch.setattr(reproduce_runs, "_load", lambda *_: loaded._replace(x_test=large(loaded.x_test)))
+    settings = {**paper.EXPERIMENTS["cnn_tanh"], "expected_batch_size": 100, "epochs": 1}
+    monkeypatch.setitem(paper.EXPERIMENTS, "cnn_tanh", settings)
+    experiment = experiments.EXPERIMENTS["cnn_tanh"]
+    todo = next(job for job in jobs.tuning_jobs(experiment) if job.method == method)
+    (ran,) = reproduce_runs.run_all([todo], tmp_path, workers=1)
+    assert ran["steps"] == 3 and 0.0 <= ran["accuracy"] <= 1.0
+    assert 0.99 * 2.93 < ran["epsilon_spent"] <= 2.93
+    assert (ran["scales_noise"] is None) == (method != "scales")
+    assert results.pld_epsilon(experiment, [ran], 2.93) == pytest.approx(ran["epsilon_spent"])
+
+
 @pytest.mark.slow
 def test_a_second_run_goes_on_where_the_first_stopped(ran, monkeypatch):
     tuned, _, _, folder = ran
