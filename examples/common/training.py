@@ -143,6 +143,7 @@ def run(
         if config.optimizer != "scales":
             optimizer = make_optimizer(config, plan.noise_multiplier, plan.steps_per_epoch * config.epochs)
             model.compile(optimizer, models.make_loss(config), metrics=[metric])
+    budget: adaclip_tf.PrivacyBudget | None
     if config.optimizer == "scales":
         private = scaled.prepare(config, model, arrays, metric, folder)
         optimizer, batches, budget = private.optimizer, private.batches, private.budget

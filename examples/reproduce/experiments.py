@@ -182,8 +182,8 @@ _CNN_TANH = Experiment(
     note=(
         "As Papernot et al. (2020, arXiv 2007.14191) have it: 26,010 parameters, {activation} in the place of relu. "
         "Pixels less {pixel_mean:g} and over {pixel_std:g}, batch {expected_batch_size:,}, {epochs} epochs, a learning "
-        "rate that falls to 0 on a straight line. `make_private` finds clip and scales privately, as a part of epsilon, "
-        "so its training has a little more noise; its rate falls as a root, and was tuned here like the others'."
+        "rate that falls to 0 on a straight line. `make_private` finds clip and scales privately, as a part of "
+        "epsilon, so its training has a little more noise; its rate falls as a root, and was tuned like the others'."
     ),
     parameters=26_010,
     epsilons=(2.93,),
@@ -196,7 +196,6 @@ _CNN_TANH = Experiment(
         "adaclip": Method("AdaCliP", _ceilings((20.0, 40.0), (1.2e-6,))),  # 0.56 sqrt(d h2) is 0.1, too
         "scales": Method("`make_private`, rate tuned", _rates(0.0, 9.0)),
     },
-    in_summary=True,
     seeds=3,
 )
 
