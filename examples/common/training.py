@@ -20,7 +20,7 @@ from absl import logging
 
 import adaclip_tf
 from adaclip_tf import tensorboard
-from examples.common import data, models, noise_plan, scaled, strategies, workdirs
+from examples.common import data, models, noise_plan, projection, scaled, strategies, workdirs
 
 OPTIMIZERS = (
     *("adaclip", "fixed_clip", "norm_bound", "per_layer", "whitening", "per_coordinate", "quantile", "sgd"),
@@ -133,7 +133,7 @@ def run(
     loaded = loaded or data.load(config.dataset, config.data_dir or None)
     num_examples = len(loaded.x_train)
     plan = noise_plan.make_plan(config, num_examples)
-    x_train, x_test, other_event = _project(config, plan, loaded, folder)
+    x_train, x_test, other_event = projection.project(config, plan, loaded, folder)
     arrays, test = (x_train, loaded.y_train), (x_test, loaded.y_test)
 
     with strategy.scope() if strategy else contextlib.nullcontext():
@@ -189,27 +189,6 @@ def _batches(config, plan, arrays, strategy):
     if strategy:
         return adaclip_tf.distributed_poisson_batches(strategy, arrays, **arguments)
     return adaclip_tf.poisson_batches(arrays, steps=plan.steps_per_epoch, **arguments)
-
-
-def _project(config, plan, loaded, folder):
-    """The inputs, through a private PCA if the config asks for one, and what it cost."""
-    if not config.pca_components:
-        return loaded.x_train, loaded.x_test, None
-    if config.model == "cnn":
-        raise ValueError("config.pca_components must be 0 for a cnn, which needs images.")
-    flat, flat_test = (x.reshape(len(x), -1) for x in (loaded.x_train, loaded.x_test))
-    path = folder / "pca.npz" if folder else None
-    if path and path.exists():  # fitting again would be paid for again
-        pca = adaclip_tf.PrivatePCA.load(path)
-    else:
-        pca = adaclip_tf.PrivatePCA(
-            num_components=config.pca_components,
-            noise_multiplier=plan.pca_noise_multiplier,
-            seed=config.seed if config.reproducible else None,
-        ).fit(flat)
-        if path:
-            pca.save(path)
-    return pca.transform(flat), pca.transform(flat_test), pca.event
 
 
 def _budget(config, batches, other_event, folder) -> adaclip_tf.PrivacyBudget | None:
