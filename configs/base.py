@@ -13,6 +13,11 @@ def get_config() -> ml_collections.ConfigDict:
     config.data_dir = ""  # a folder with data files, see examples/common/data.py
     config.model = "softmax"  # softmax, mlp, cnn, logistic, linear
     config.hidden = 1000  # units of the mlp
+    config.pixel_mean, config.pixel_std = (
+        0.0,
+        1.0,
+    )  # what the cnn takes from pixels and divides them by: public
+    config.activation = "relu"  # of hidden layers; "tanh" keeps gradients small
     config.pca_components = 0  # dimensions of a PrivatePCA before the model; 0 for none
     config.pca_fraction = 0.1  # the part of epsilon that the PCA alone may cost
 
@@ -23,9 +28,10 @@ def get_config() -> ml_collections.ConfigDict:
     config.expected_batch_size = 600  # of Poisson-sampled batches
     config.epochs = 10
 
-    config.optimizer = "adaclip"  # fixed_clip, norm_bound, per_layer, whitening, per_coordinate, quantile, sgd
-    config.learning_rate = 0.5
-    config.learning_rate_end = 1.0  # the part of it that is left at the last step, on a straight line from 1
+    config.optimizer = "adaclip"  # fixed_clip, norm_bound, per_layer, whitening, per_coordinate, quantile, scales, sgd
+    config.learning_rate = 0.5  # 0 with scales: the one that make_private chooses
+    config.learning_rate_end = 1.0  # the part of it that is left at the last step, on a straight line from 1 (not for
+    # scales, where it falls to 0 as a root)
     config.momentum = 0.0
 
     # adaclip and whitening

@@ -25,10 +25,20 @@ EXPERIMENTS = {
     },
     "momentum": {"model": "softmax", "expected_batch_size": 600, "epochs": 10},
     "cnn": {"model": "cnn", "expected_batch_size": 500, "epochs": 15, "learning_rate_end": 0.0},
+    "cnn_tanh": {
+        "model": "cnn",
+        "activation": "tanh",
+        "pixel_mean": 0.1,
+        "pixel_std": 0.3,
+        "expected_batch_size": 2048,
+        "epochs": 40,
+        "learning_rate_end": 0.0,
+    },
 }
 METHODS = {
     "adaclip": {"optimizer": "adaclip"},
     "abadi": {"optimizer": "fixed_clip"},
+    "scales": {"optimizer": "scales"},
     "abadi_4": {"optimizer": "fixed_clip", "l2_norm_clip": 4.0},
     "abadi_layers": {"optimizer": "per_layer", "l2_norm_clip": 4.0},
     "norm_bound": {"optimizer": "norm_bound", "largest_gradient_norm": 28.0},

@@ -25,14 +25,19 @@ def make_model(config: ml_collections.ConfigDict, shape: Sequence[int], num_clas
         return tf.keras.layers.Dense(units, activation, kernel_initializer=initializer())
 
     def conv(filters, size, padding):
-        return tf.keras.layers.Conv2D(filters, size, 2, padding, activation="relu", kernel_initializer=initializer())
+        options = {"activation": config.activation, "kernel_initializer": initializer()}
+        return tf.keras.layers.Conv2D(filters, size, 2, padding, **options)
 
     outputs = num_classes if num_classes and config.model != "logistic" else 1
-    if config.model == "cnn":  # tensorflow-privacy's tutorial
+    if config.model == "cnn":  # tensorflow-privacy's tutorial, and Papernot et al. 2020
         hidden = [conv(16, 8, "same"), tf.keras.layers.MaxPool2D(2, 1), conv(32, 4, "valid")]
-        hidden += [tf.keras.layers.MaxPool2D(2, 1), tf.keras.layers.Flatten(), dense(32, "relu")]
+        if (config.pixel_mean, config.pixel_std) != (0.0, 1.0):
+            hidden.insert(0, tf.keras.layers.Rescaling(1.0 / config.pixel_std, -config.pixel_mean / config.pixel_std))
+        hidden += [tf.keras.layers.MaxPool2D(2, 1), tf.keras.layers.Flatten(), dense(32, config.activation)]
+    elif config.model == "mlp":
+        hidden = [tf.keras.layers.Flatten(), dense(config.hidden, config.activation)]
     else:
-        hidden = [tf.keras.layers.Flatten()] + ([dense(config.hidden, "relu")] if config.model == "mlp" else [])
+        hidden = [tf.keras.layers.Flatten()]
     return tf.keras.Sequential([tf.keras.layers.InputLayer(tuple(shape)), *hidden, dense(outputs)])
 
 

@@ -20,9 +20,12 @@ from absl import logging
 
 import adaclip_tf
 from adaclip_tf import tensorboard
-from examples.common import data, models, noise_plan, strategies, workdirs
+from examples.common import data, models, noise_plan, projection, scaled, strategies, workdirs
 
-OPTIMIZERS = ("adaclip", "fixed_clip", "norm_bound", "per_layer", "whitening", "per_coordinate", "quantile", "sgd")
+OPTIMIZERS = (
+    *("adaclip", "fixed_clip", "norm_bound", "per_layer", "whitening", "per_coordinate", "quantile", "sgd"),
+    "scales",  # what `make_private` makes (`scaled`)
+)
 _TEST_BATCH = 1000
 _MOMENTS = ("beta_1", "beta_2", "h1", "h2", "gamma", "variance_scaling", "clamp")
 
@@ -35,6 +38,7 @@ class Result(NamedTuple):
     epsilon: float
     noise_multiplier: float
     pca_noise_multiplier: float | None
+    scales_noise: tuple[float, float] | None  # of `make_private`'s queries, on rows and on counts
     noise_norm: float
     history: dict[str, list[float]]  # per epoch: epsilon, noise_norm, val_..., and Keras's own, which are not private
     accounted: dict[str, Any]  # the arguments of `privacy_statement`; empty for plain SGD
@@ -48,8 +52,10 @@ class Result(NamedTuple):
 def make_optimizer(
     config: ml_collections.ConfigDict, noise_multiplier: float, steps: int
 ) -> tf.keras.optimizers.Optimizer:
-    """One of `OPTIMIZERS`, each with its own fields of the config, for a run of `steps`."""
+    """One of `OPTIMIZERS` but the last, each with its own fields of the config, for a run of `steps`."""
     kind = models.check_choice("optimizer", config.optimizer, OPTIMIZERS)
+    if kind == "scales":
+        raise ValueError("config.optimizer='scales' needs the data: see `scaled.prepare`.")
     rate = _learning_rate(config, steps)
     if kind == "sgd":
         return tf.keras.optimizers.SGD(rate, config.momentum)
@@ -121,24 +127,35 @@ def run(
         tf.random.set_seed(config.seed)  # tensorflow-privacy's query draws from it
     if config.pca_components and strategies.several_workers(strategy):
         raise ValueError("config.pca_components must be 0 on several workers: each would fit, and pay for, a PCA.")
+    if config.optimizer == "scales" and (config.pca_components or strategy):
+        raise ValueError("config.optimizer='scales' goes with neither config.pca_components nor a strategy.")
     folder = workdirs.prepare(config, workdir)
     loaded = loaded or data.load(config.dataset, config.data_dir or None)
     num_examples = len(loaded.x_train)
     plan = noise_plan.make_plan(config, num_examples)
-    x_train, x_test, pca_event = _project(config, plan, loaded, folder)
+    x_train, x_test, other_event = projection.project(config, plan, loaded, folder)
+    arrays, test = (x_train, loaded.y_train), (x_test, loaded.y_test)
 
     with strategy.scope() if strategy else contextlib.nullcontext():
-        optimizer = make_optimizer(config, plan.noise_multiplier, plan.steps_per_epoch * config.epochs)
         model = models.make_model(config, x_train.shape[1:], loaded.num_classes)
         model = wrap(model) if wrap else model
         metric = models.make_metric(config)
-        model.compile(optimizer, models.make_loss(config), metrics=[metric])
-    if config.optimizer != "sgd":
-        optimizer.build(model.trainable_variables)  # so that a checkpoint can restore the count of steps
-
-    batches = _batches(config, plan, (x_train, loaded.y_train), strategy)
-    test = (x_test, loaded.y_test)
-    budget = _budget(config, batches, pca_event, folder)
+        if config.optimizer != "scales":
+            optimizer = make_optimizer(config, plan.noise_multiplier, plan.steps_per_epoch * config.epochs)
+            model.compile(optimizer, models.make_loss(config), metrics=[metric])
+    budget: adaclip_tf.PrivacyBudget | None
+    if config.optimizer == "scales":
+        private = scaled.prepare(config, model, arrays, metric, folder)
+        optimizer, batches, budget = private.optimizer, private.batches, private.budget
+        other_event = private.scales.event
+        plan = plan._replace(noise_multiplier=private.plan.noise_multiplier)
+        queries = (private.plan.rows_noise, private.plan.counts_noise)
+    else:
+        queries = None
+        if config.optimizer != "sgd":
+            optimizer.build(model.trainable_variables)  # so that a checkpoint can restore the count of steps
+        batches = _batches(config, plan, arrays, strategy)
+        budget = _budget(config, batches, other_event, folder)
     all_callbacks = _callbacks(config, budget, folder, strategy) + list(callbacks)
     fitted = model.fit(
         batches,
@@ -156,9 +173,10 @@ def run(
         epsilon=budget.epsilon if budget else float("inf"),
         noise_multiplier=plan.noise_multiplier,
         pca_noise_multiplier=plan.pca_noise_multiplier,
+        scales_noise=queries,
         noise_norm=float(optimizer.private_metrics()["noise_norm"]) if budget else 0.0,
         history=workdirs.read_history(folder) if folder and strategies.writes(strategy) else fitted.history,
-        accounted=_accounted(config, num_examples, pca_event, optimizer),
+        accounted=_accounted(config, num_examples, other_event, optimizer),
         source=loaded.source,
     )
 
@@ -173,28 +191,7 @@ def _batches(config, plan, arrays, strategy):
     return adaclip_tf.poisson_batches(arrays, steps=plan.steps_per_epoch, **arguments)
 
 
-def _project(config, plan, loaded, folder):
-    """The inputs, through a private PCA if the config asks for one, and what it cost."""
-    if not config.pca_components:
-        return loaded.x_train, loaded.x_test, None
-    if config.model == "cnn":
-        raise ValueError("config.pca_components must be 0 for a cnn, which needs images.")
-    flat, flat_test = (x.reshape(len(x), -1) for x in (loaded.x_train, loaded.x_test))
-    path = folder / "pca.npz" if folder else None
-    if path and path.exists():  # fitting again would be paid for again
-        pca = adaclip_tf.PrivatePCA.load(path)
-    else:
-        pca = adaclip_tf.PrivatePCA(
-            num_components=config.pca_components,
-            noise_multiplier=plan.pca_noise_multiplier,
-            seed=config.seed if config.reproducible else None,
-        ).fit(flat)
-        if path:
-            pca.save(path)
-    return pca.transform(flat), pca.transform(flat_test), pca.event
-
-
-def _budget(config, batches, pca_event, folder) -> adaclip_tf.PrivacyBudget | None:
+def _budget(config, batches, other_event, folder) -> adaclip_tf.PrivacyBudget | None:
     if config.optimizer == "sgd":
         return None
     return adaclip_tf.PrivacyBudget.of(
@@ -202,7 +199,7 @@ def _budget(config, batches, pca_event, folder) -> adaclip_tf.PrivacyBudget | No
         delta=config.delta,
         target_epsilon=config.target_epsilon,
         accountant=config.accountant,
-        other_event=pca_event,
+        other_event=other_event,
         statement_path=folder / "privacy" if folder else None,
     )
 
@@ -230,7 +227,7 @@ def _callbacks(config, budget, folder, strategy) -> list[tf.keras.callbacks.Call
     return [backup, *private, *boards, tf.keras.callbacks.CSVLogger(folder / workdirs.HISTORY, append=True)]
 
 
-def _accounted(config, num_examples, pca_event, optimizer) -> dict[str, Any]:
+def _accounted(config, num_examples, other_event, optimizer) -> dict[str, Any]:
     if config.optimizer == "sgd":
         return {}
     return {
@@ -239,7 +236,7 @@ def _accounted(config, num_examples, pca_event, optimizer) -> dict[str, Any]:
         "num_examples": num_examples,
         "batch_size": config.expected_batch_size,
         "steps": int(optimizer.noised_steps.numpy()),
-        "other_event": pca_event,
+        "other_event": other_event,
     }
 
 

@@ -82,7 +82,7 @@ def store_chosen(name: str, chosen: dict) -> None:
 
 if __name__ == "__main__":  # other programs in this folder have flags of the same names
     flags.DEFINE_multi_enum("experiment", ["all"], ["all", *NAMES], "Which; may be given several times.")
-    flags.DEFINE_integer("seeds", jobs.SEEDS, "Runs of every chosen setting.", lower_bound=1)
+    flags.DEFINE_integer("seeds", None, "Runs of every chosen setting; the experiment's own number.", lower_bound=1)
     flags.DEFINE_integer("workers", os.cpu_count() or 1, "Processes that train side by side.", lower_bound=1)
     flags.DEFINE_string("runs", "runs/reproduce", "Folder with a file for every training run.")
     flags.DEFINE_string("data_dir", None, "Folder with MNIST's files, if they are at hand.")

@@ -12,7 +12,6 @@ from examples.common import data
 from examples.reproduce.experiments import Candidate, Experiment
 
 HELD_OUT = 10_000  # training images to judge candidates by; the test set is for the chosen one
-SEEDS = 5
 
 
 class Job(NamedTuple):
@@ -42,11 +41,11 @@ def tuning_jobs(experiment: Experiment) -> list[Job]:
     ]
 
 
-def final_jobs(experiment: Experiment, chosen: dict[str, dict[str, Candidate]], seeds: int) -> list[Job]:
-    """The chosen candidates, with every seed."""
+def final_jobs(experiment: Experiment, chosen: dict[str, dict[str, Candidate]], seeds: int | None) -> list[Job]:
+    """The chosen candidates, with every seed; None for as many as the experiment has."""
     return [
         _job(experiment, "final", method, epsilon, seed, {**chosen[method][f"{epsilon:g}"], "seed": seed})
-        for seed in range(seeds)
+        for seed in range(seeds or experiment.seeds)
         for epsilon in experiment.epsilons
         for method in experiment.methods
     ]

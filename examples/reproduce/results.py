@@ -12,6 +12,7 @@ import numpy as np
 
 import adaclip_tf
 from adaclip_tf.privacy import events
+from adaclip_tf.scales import method
 from configs import base, paper
 from examples.reproduce import experiments
 
@@ -24,6 +25,7 @@ _KEPT = (
     "epsilon_spent",
     "noise_multiplier",
     "pca_noise_multiplier",
+    "scales_noise",
     "steps",
     "num_examples",
     "noise_norm",
@@ -66,18 +68,29 @@ def stored(name: str, docs: pathlib.Path) -> Results | None:
 
 
 def pld_epsilon(experiment: experiments.Experiment, final: list[dict[str, Any]], epsilon: float) -> float:
-    """The epsilon of the same runs by privacy loss distributions. All methods have the same noise."""
-    runs = [run for run in final if run["epsilon"] == epsilon]
-    noises = {(run["noise_multiplier"], run["pca_noise_multiplier"], run["steps"], run["num_examples"]) for run in runs}
-    ((noise, pca_noise, steps, num_examples),) = noises
-    event = adaclip_tf.training_event(
-        noise_multiplier=noise,
-        num_examples=num_examples,
-        batch_size=paper.EXPERIMENTS[experiment.name]["expected_batch_size"],
-        steps=steps,
-    )
+    """The epsilon of the same runs by privacy loss distributions, the largest of all methods.
+
+    All have the same noise, but those that learn scales: these spend a part on the queries.
+    """
+    fields = ("noise_multiplier", "pca_noise_multiplier", "scales_noise", "steps", "num_examples")
+    noises = {json.dumps([run[name] for name in fields]) for run in final if run["epsilon"] == epsilon}
+    return max(_pld_epsilon(experiment, *json.loads(one)) for one in noises)
+
+
+def _pld_epsilon(experiment, noise, pca_noise, scales_noise, steps, num_examples) -> float:
+    parts = [
+        adaclip_tf.training_event(
+            noise_multiplier=noise,
+            num_examples=num_examples,
+            batch_size=paper.EXPERIMENTS[experiment.name]["expected_batch_size"],
+            steps=steps,
+        )
+    ]
     if pca_noise is not None:
-        event = dp_accounting.ComposedDpEvent([events.gaussian_event(pca_noise), event])
+        parts.append(events.gaussian_event(pca_noise))
+    if scales_noise is not None:
+        parts.append(method.DEFAULT.event(method.QueryNoise(*scales_noise)))
+    event = dp_accounting.ComposedDpEvent(parts)
     return adaclip_tf.epsilon_of(event, delta=base.get_config().delta, accountant="pld")
 
 

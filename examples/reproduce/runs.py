@@ -101,6 +101,7 @@ def run_one(job: Job, folder: pathlib.Path, data_dir: str | None = None) -> None
             "epsilon_spent": result.epsilon,
             "noise_multiplier": result.noise_multiplier,
             "pca_noise_multiplier": result.pca_noise_multiplier,
+            "scales_noise": result.scales_noise,
             "steps": result.accounted["steps"],
             "num_examples": result.accounted["num_examples"],
             "noise_norm": float(np.mean(result.history["noise_norm"])),

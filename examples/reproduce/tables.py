@@ -24,13 +24,14 @@ def accuracy_table(experiment: experiments.Experiment, results: Results) -> str:
 
 
 def short_table(experiment: experiments.Experiment, results: Results) -> str:
-    """The summary's: means of AdaCliP and of Abadi et al. with a tuned clip, and who is to be compared with."""
-    both = {name: experiment.methods[name] for name in ("adaclip", "abadi")}
+    """The summary's: means of AdaCliP, of Abadi et al. with a tuned clip and of learnt scales, and published ones."""
+    shown = ("adaclip", "abadi", "scales")
+    ours = {name: experiment.methods[name] for name in shown if name in experiment.methods}
     rows = [
         [method.label, *[f"{100.0 * values(results, name, e).mean():.2f}" for e in experiment.epsilons]]
-        for name, method in both.items()
+        for name, method in ours.items()
     ]
-    theirs = next(method.published for method in both.values() if method.published)
+    theirs = next(method.published for method in ours.values() if method.published)
     rows.append([theirs.label, *[f"{value:.2f}" for value in theirs.accuracies]])
     return _markdown([f"{experiment.title}, epsilon", *[f"{epsilon:g}" for epsilon in experiment.epsilons]], rows)
 
@@ -59,6 +60,7 @@ def error_table(experiment: experiments.Experiment, results: Results) -> str:
 
 def verdict_table(experiment: experiments.Experiment, results: Results) -> str:
     """AdaCliP against Abadi et al. with a clip that was tuned as hard."""
+    others = {name: method for name, method in experiment.methods.items() if name == "scales"}
     cells, words = [], []
     for epsilon in experiment.epsilons:
         ahead, error = difference(results, epsilon)
@@ -67,6 +69,7 @@ def verdict_table(experiment: experiments.Experiment, results: Results) -> str:
     rows = [
         ["AdaCliP minus tuned clip ± standard error", *cells],
         ["ahead by more than two standard errors", *words],
+        *[_beside(experiment, results, name, method.label) for name, method in others.items()],
         ["d z² / B", *[f"{noise_in_variance(experiment, results, epsilon):.2g}" for epsilon in experiment.epsilons]],
         [
             "norm of b over its ceiling",
@@ -74,6 +77,12 @@ def verdict_table(experiment: experiments.Experiment, results: Results) -> str:
         ],
     ]
     return _markdown(["epsilon", *[f"{epsilon:g}" for epsilon in experiment.epsilons]], rows)
+
+
+def _beside(experiment: experiments.Experiment, results: Results, name: str, label: str) -> list[str]:
+    """How far another method is ahead of the tuned clip."""
+    both = [difference(results, epsilon, method=name) for epsilon in experiment.epsilons]
+    return [f"{label} minus tuned clip ± standard error", *[f"{ahead:+.2f} ± {error:.2f}" for ahead, error in both]]
 
 
 def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -93,4 +102,6 @@ def _plain(numbers: np.ndarray) -> str:
 
 def _candidate(candidate: experiments.Candidate) -> str:
     short = {"learning_rate": "rate", "l2_norm_clip": "clip", "h2": "h2", "epochs": "epochs"}
+    if candidate["learning_rate"] == 0.0:  # `make_private`
+        return "its own rate"
     return ", ".join(f"{label} {candidate[name]:.3g}" for name, label in short.items() if name in candidate)

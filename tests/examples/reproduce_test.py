@@ -61,7 +61,7 @@ def ran(tmp_path_factory):
     return tuned, chosen, final, folder
 
 
-@pytest.mark.parametrize("name", ["softmax", "mlp", "momentum", "cnn"])
+@pytest.mark.parametrize("name", ["softmax", "mlp", "momentum", "cnn", "cnn_tanh"])
 def test_every_method_has_a_grid_of_the_same_size_and_different_candidates(name):
     experiment = experiments.EXPERIMENTS[name]
     assert len({len(method.grid) for method in experiment.methods.values()}) == 1
@@ -71,7 +71,7 @@ def test_every_method_has_a_grid_of_the_same_size_and_different_candidates(name)
     assert set(experiment.methods) <= set(paper.METHODS) and set(experiment.adjustments) <= set(experiment.epsilons)
 
 
-@pytest.mark.parametrize("name", ["softmax", "mlp", "momentum", "cnn"])
+@pytest.mark.parametrize("name", ["softmax", "mlp", "momentum", "cnn", "cnn_tanh"])
 def test_methods_differ_in_nothing_but_their_own_fields(name):
     own = {"optimizer", "learning_rate", "l2_norm_clip", "h2", "initial_std", "largest_gradient_norm", "momentum"}
     todo = jobs.tuning_jobs(experiments.EXPERIMENTS[name])
@@ -83,7 +83,7 @@ def test_methods_differ_in_nothing_but_their_own_fields(name):
     assert all(not job.config["reproducible"] for job in todo)
 
 
-@pytest.mark.parametrize("name", ["softmax", "mlp", "momentum", "cnn", "tiny"])
+@pytest.mark.parametrize("name", ["softmax", "mlp", "momentum", "cnn", "cnn_tanh", "tiny"])
 def test_experiments_know_their_dimension(name):
     experiment = experiments.EXPERIMENTS[name]
     config = paper.make_config(name, next(iter(experiment.methods)), 1.0)
@@ -122,6 +122,27 @@ def test_accuracy_after_every_epoch_where_it_is_drawn(tmp_path):
     (final,) = reproduce_runs.run_all(jobs.final_jobs(experiment, chosen, 1), tmp_path, workers=1)
     assert len(final["by_epoch"]) == 5
     assert final["by_epoch"][-1] == pytest.approx(final["accuracy"], abs=1e-4)
+
+
+@pytest.mark.parametrize("method", ["scales", *[pytest.param(n, marks=pytest.mark.slow) for n in ("abadi", "adaclip")]])
+def test_the_cnn_with_tanh_trains_small(method, tmp_path, monkeypatch):
+    """Scikit-learn's digits, three times as large with a margin. The epsilon by PLD (here RDP) counts the queries."""
+
+    def large(x):
+        return np.pad(x.repeat(3, axis=1).repeat(3, axis=2), [(0, 0), (2, 2), (2, 2), (0, 0)])
+
+    loaded = data.load("digits")
+    loaded = loaded._replace(x_train=large(loaded.x_train[:300]), y_train=loaded.y_train[:300])
+    monkeypatch.setattr(reproduce_runs, "_load", lambda *_: loaded._replace(x_test=large(loaded.x_test)))
+    settings = {**paper.EXPERIMENTS["cnn_tanh"], "expected_batch_size": 100, "epochs": 1}
+    monkeypatch.setitem(paper.EXPERIMENTS, "cnn_tanh", settings)
+    experiment = experiments.EXPERIMENTS["cnn_tanh"]
+    todo = next(job for job in jobs.tuning_jobs(experiment) if job.method == method)
+    (ran,) = reproduce_runs.run_all([todo], tmp_path, workers=1)
+    assert ran["steps"] == 3 and 0.0 <= ran["accuracy"] <= 1.0
+    assert 0.99 * 2.93 < ran["epsilon_spent"] <= 2.93
+    assert (ran["scales_noise"] is None) == (method != "scales")
+    assert results.pld_epsilon(experiment, [ran], 2.93) == pytest.approx(ran["epsilon_spent"])
 
 
 @pytest.mark.slow
@@ -193,12 +214,10 @@ def test_the_report_has_tables_and_figures(ran, tmp_path):
     stored = json.loads(path.read_text())
     assert stored["chosen"] == chosen and len(stored["runs"]) == 4
     written = report.write(tmp_path)
-    assert [file.name for file in written] == ["results.md", "tiny.png", "tiny_error.png"]
+    assert [file.name for file in written] == ["results.md", "tiny_error.png"]  # one epsilon makes no line
     page = written[0].read_text()
     mean = 100 * np.mean([run["accuracy"] for run in final if (run["method"], run["epsilon"]) == ("adaclip", 8.0)])
-    assert (
-        f"| AdaCliP | {mean:.2f} (" in page and "| *AdaCliP elsewhere* | *60.00* |" in page and "over 2 seeds" in page
-    )
+    assert f"| AdaCliP | {mean:.2f} (" in page and "| *AdaCliP elsewhere* | *60.00* |" in page and "2 seeds." in page
     for figure in written[1:]:
         assert figure.read_bytes().startswith(b"\x89PNG") and f"figures/{figure.name}" in page
 

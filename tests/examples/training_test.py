@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 
+import dp_accounting
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -48,8 +49,12 @@ def test_every_optimizer_trains_within_its_budget(optimizer, loaded):
         assert training.describe(result) == "Plain SGD: NOT private.\n"
         return
     # The epsilon of the run, from scratch: ceil(1438 / 360) = 4 steps per epoch.
-    arguments = {"delta": 1e-4, "num_examples": 1438, "batch_size": 360, "steps": 8}
-    assert result.epsilon == pytest.approx(adaclip_tf.epsilon(noise_multiplier=result.noise_multiplier, **arguments))
+    arguments = {"num_examples": 1438, "batch_size": 360, "steps": 8}
+    spent = [adaclip_tf.training_event(noise_multiplier=result.noise_multiplier, **arguments)]
+    other = result.accounted["other_event"]  # of the scales
+    assert (other is None) == (optimizer != "scales") == (result.scales_noise is None)
+    spent += [other] if other else []
+    assert result.epsilon == pytest.approx(adaclip_tf.epsilon_of(dp_accounting.ComposedDpEvent(spent), delta=1e-4))
     assert 2.99 < result.epsilon <= 3.0
     assert (result.accounted["steps"], result.accounted["num_examples"]) == (8, 1438)
     assert len(result.history["epsilon"]) == 2 and result.history["epsilon"][-1] == pytest.approx(result.epsilon)
@@ -222,7 +227,7 @@ def test_the_command_line(tmp_path):
 
 def test_the_programs_own_check():
     config = digits.get_config()
-    good = training.Result("accuracy", 0.9, 2.9, 1.0, None, 0.1, {}, {}, "")
+    good = training.Result("accuracy", 0.9, 2.9, 1.0, None, None, 0.1, {}, {}, "")
     training.check(config, [good])
     with pytest.raises(RuntimeError, match=r"epsilon 3\.1 is above the target 3\.0"):
         training.check(config, [good._replace(epsilon=3.1)])
