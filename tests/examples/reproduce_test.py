@@ -124,7 +124,8 @@ def test_accuracy_after_every_epoch_where_it_is_drawn(tmp_path):
     assert final["by_epoch"][-1] == pytest.approx(final["accuracy"], abs=1e-4)
 
 
-@pytest.mark.parametrize("method", ["scales", *[pytest.param(n, marks=pytest.mark.slow) for n in ("abadi", "adaclip")]])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["scales", "abadi", "adaclip"])
 def test_the_cnn_with_tanh_trains_small(method, tmp_path, monkeypatch):
     """Scikit-learn's digits, three times as large with a margin. The epsilon by PLD (here RDP) counts the queries."""
 
