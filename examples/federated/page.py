@@ -99,10 +99,10 @@ deprecated. Ray wants NumPy 2; the lock file has both, on Python 3.11 to 3.13, a
 A round of 100 clients took about 0.7 s of processor time there (40 rounds, all of Ray's processes together), 1.0 s on a
 busy machine (250 rounds; the engine spends while it waits), and 0.08 s on the grid in one process: nearly all of it
 is the way there and back, for clients that compute for a fraction of a millisecond. By that, 12 runs of 100 rounds take
-15 to 20 minutes of processor time, and two in one process. `--engine=simulation --seeds=1` was run to its end once: 0.930,
-0.922, 0.916 and 0.961 in the order of the table, each private row at epsilon 2.000. The private ones are within a standard
-deviation of the table's; the last is 2 of 360 digits lower.
-The numbers are the same: `tests/examples/federated_simulation_test.py` (slow) compares all four rows at the same seed.
+15 to 20 minutes of processor time, and two in one process. `--engine=simulation --seeds=1` was run to its end once:
+0.930, 0.922, 0.916 and 0.961 in the order of the table, each private row at epsilon 2.000. The private ones are within
+a standard deviation of the table's; the last is 2 of 360 digits lower. The numbers are the same as in one process:
+`tests/examples/federated_simulation_test.py` (slow) compares all four rows at the same seed.
 The engine draws the ids of its nodes, so that `--seed` fixes the noise there, but not who takes part.
 
 Flower's telemetry and Ray's statistics of use are off, and there is no dashboard. But Ray's processes listen on all
