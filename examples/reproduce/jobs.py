@@ -32,12 +32,13 @@ class Job(NamedTuple):
 
 
 def tuning_jobs(experiment: Experiment) -> list[Job]:
-    """Every candidate of every method, once, at every epsilon."""
+    """Every candidate of every method, once, at every epsilon; none where a method has only one."""
     return [
         _job(experiment, "tune", method, epsilon, number, candidate)
         for epsilon in experiment.epsilons
         for method in experiment.methods
         for number, candidate in enumerate(experiment.candidates(method, epsilon))
+        if len(experiment.candidates(method, epsilon)) > 1
     ]
 
 
@@ -76,7 +77,7 @@ def choose(experiment: Experiment, tuned: list[dict[str, Any]]) -> dict[str, dic
     for method in experiment.methods:
         for epsilon in experiment.epsilons:
             runs = [run for run in tuned if (run["method"], run["epsilon"]) == (method, epsilon)]
-            best = max(runs, key=lambda run: run["accuracy"])
+            best = max(runs, key=lambda run: run["accuracy"], default={"number": 0})
             chosen.setdefault(method, {})[f"{epsilon:g}"] = experiment.candidates(method, epsilon)[best["number"]]
     return chosen
 
