@@ -22,6 +22,8 @@ DOCS = ROOT / "docs"
 SUMMARY = DOCS / "summary.md"
 BEGIN, END = "<!-- results: tabular -->\n", "<!-- end -->"
 OURS = "`make_private`, nothing tuned"
+VERDICTS = ("ahead", "level", "behind")
+OLD, NEW = "used for choosing the default", "not used for choosing"
 
 Results = dict[str, Any]
 
@@ -89,8 +91,14 @@ def stored(name: str, docs: pathlib.Path = DOCS) -> Results | None:
 
 
 def all_stored(docs: pathlib.Path) -> list[Results]:
-    """The problems that were run, in their order."""
+    """The problems that were run, in their order: those that the default was chosen on first."""
     return [results for results in (stored(name, docs) for name in PROBLEMS) if results]
+
+
+def parts_of(every: Sequence[Results]) -> dict[str, list[Results]]:
+    """Problems that the default's constants were chosen on, and those that were not; what there is of them."""
+    parts = {OLD: [one for one in every if not one["fresh"]], NEW: [one for one in every if one["fresh"]]}
+    return {name: found for name, found in parts.items() if found}
 
 
 def title(results: Results) -> str:
@@ -102,6 +110,8 @@ def headline(every: Sequence[Results]) -> str:
     """The table of page and summary: bold is ahead of both by more than two standard errors."""
     rows = []
     for results in every:
+        if results["fresh"] and not any(NEW in row[0] for row in rows):
+            rows.append([f"*{NEW}:*", *[""] * (len(METHODS) + 2)])
         mine, others = ours(results), {name: theirs(results, name) for name in METHODS}
         said = {verdict(mine, other) for other in others.values()}
         cells = [f"**{mine}**" if said == {"ahead"} else str(mine)]
@@ -134,9 +144,11 @@ def details(every: Sequence[Results]) -> str:
 
 def counts(every: Sequence[Results]) -> str:
     """The verdicts, counted."""
-    said = [verdict(ours(results), best(results)[1]) for results in every]
-    told = [f"{word} on {said.count(word)}" for word in ("ahead", "level", "behind")]
-    return f"Of {len(said)} problems, the default is {', '.join(told)} against the better tuned competitor."
+    lines = []
+    for name, found in {"in all": list(every), **parts_of(every)}.items():
+        said = [verdict(ours(results), best(results)[1]) for results in found]
+        lines.append([name, str(len(said)), *[str(said.count(word)) for word in VERDICTS]])
+    return markdown(["against the better tuned competitor", "problems", *VERDICTS], lines)
 
 
 def older(every: Sequence[Results], rare: Results | None = None) -> str:
@@ -179,6 +191,19 @@ def draw(every: Sequence[Results], path: pathlib.Path) -> None:
             places = np.arange(len(every)) + offset
             axes.errorbar(gaps, places, xerr=errors, fmt=marker, label=f"against {label}, tuned")
         axes.axvline(0.0, color="black", linewidth=0.8)
+        split = sum(not results["fresh"] for results in every)
+        if 0 < split < len(every):  # a line between what the default was chosen on and what it was not
+            axes.axhline(split - 0.5, color="black", linewidth=0.8, linestyle=":")
+            axes.annotate(
+                f"below: {NEW}",
+                (1.0, split - 0.5),
+                (-3, -3),
+                ("axes fraction", "data"),
+                "offset points",
+                ha="right",
+                va="top",
+                fontsize="small",
+            )
         axes.set_xscale("symlog", linthresh=1.0)
         axes.set_xlabel("points by which the default is ahead (bars: two standard errors)")
         axes.set_yticks(range(len(every)), [title(results) for results in every])
@@ -208,7 +233,7 @@ def write(docs: pathlib.Path = DOCS) -> list[pathlib.Path]:
         parts += ["## Sizes, noise and what tuning chose", details(every)]
     if rare:
         parts += ["## Rare positives with class weights", words.IMBALANCE, imbalance_table(rare)]
-    archives = (packages.ADULT, packages.DIAMONDS, packages.FLIGHTS, packages.SPAM)
+    archives = (packages.ADULT, packages.PYDATASET, packages.FLIGHTS, packages.SPAM)
     sums = markdown(["package", "file", "SHA-256"], [[p.title, p.file, f"`{p.sha256}`"] for p in archives])
     parts += ["## The archives", sums]
     page.write_text("\n\n".join(parts) + "\n")
