@@ -51,7 +51,7 @@ def test_food():
 
 def test_doctor():
     """Numbers as they are; log(1 + visits) - 1."""
-    row = dict(zip(fresh.RAW_DOCTOR, "0 6.9 1 13.7 9.5 1.4 12 42.9".split()))
+    row = dict(zip(fresh.RAW_DOCTOR, ["0", "6.9", "1", "13.7", "9.5", "1.4", "12", "42.9"]))
     row |= {"idp": "TRUE", "physlim": "FALSE", "health": "good", "sex": "male", "child": "FALSE", "black": "TRUE"}
     table = fresh.doctor_of(many([{**row, "mdu": "0"}, {**row, "mdu": "9", "health": "poor"}]))
     numbers = (0.0, 6.9, 1.0, 13.7, 9.5, 1.4, 12.0, 42.9, 1.0, 1.0)
@@ -61,7 +61,11 @@ def test_doctor():
 
 def test_computers():
     """Numbers as they are; 1,000 to 5,000 dollars are about -2 to 2."""
-    row = dict(zip(fresh.RAW_COMPUTERS, "25 80 4 14 94 1".split())) | {"cd": "no", "multi": "no", "premium": "yes"}
+    row = dict(zip(fresh.RAW_COMPUTERS, ["25", "80", "4", "14", "94", "1"])) | {
+        "cd": "no",
+        "multi": "no",
+        "premium": "yes",
+    }
     table = fresh.computers_of(many([{**row, "price": "1000"}, {**row, "price": "5000", "cd": "yes"}]))
     first, second = both(table)
     assert first[:6] == second[:6] == (25.0, 80.0, 4.0, 14.0, 94.0, 1.0)
@@ -76,9 +80,15 @@ def test_digits():
 
 def test_batch_size_and_epochs_follow_from_the_number_of_rows():
     """As on the problems before them: nothing is chosen."""
-    rows = dict(
-        wives=17_817, pharmacy=22_212, lecturers=58_736, food=19_177, doctor=16_148, computers=5_007, digits=1_437
-    )
+    rows = {
+        "wives": 17_817,
+        "pharmacy": 22_212,
+        "lecturers": 58_736,
+        "food": 19_177,
+        "doctor": 16_148,
+        "computers": 5_007,
+        "digits": 1_437,
+    }
     assert set(rows) == {problem.name for problem in problems.FRESH}
     for problem in problems.FRESH:
         n = rows[problem.name]
