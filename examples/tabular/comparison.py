@@ -54,7 +54,7 @@ def run(
     tuned: Results | None = None,
 ) -> Results:
     """Everything about one problem; with `tuned`, earlier results, the competitors are taken from there."""
-    if tuned is not None and any(tuned[name] != value for name, value in _identity(problem).items()):
+    if tuned is not None and not same_setting(problem, tuned):
         raise ValueError(f"The results that are kept of {problem.name!r} are of another setting: run it anew.")
     load = functools.lru_cache(maxsize=1)(lambda: problem.load(data_dir))
     numbers = range(FIRST_FINAL_SEED, FIRST_FINAL_SEED + (seeds or problem.seeds))
@@ -114,6 +114,11 @@ def _competitor(problem: Problem, method: str, load: Callable[[], Any], runs: Ru
         "chosen": {goal: candidate._asdict() for goal, candidate in chosen.items()},
         "runs": {goal: [outcome("final", candidate, seed) for seed in numbers] for goal, candidate in chosen.items()},
     }
+
+
+def same_setting(problem: Problem, results: Results) -> bool:
+    """Whether results are of the problem as it is now."""
+    return all(results[name] == value for name, value in _identity(problem).items())
 
 
 def _identity(problem: Problem) -> dict[str, Any]:

@@ -95,9 +95,14 @@ def all_stored(docs: pathlib.Path) -> list[Results]:
     return [results for results in (stored(name, docs) for name in PROBLEMS) if results]
 
 
+def is_fresh(results: Results) -> bool:
+    """Whether the default was not chosen on it; files of before there were such problems do not say."""
+    return results.get("fresh", False)
+
+
 def parts_of(every: Sequence[Results]) -> dict[str, list[Results]]:
     """Problems that the default's constants were chosen on, and those that were not; what there is of them."""
-    parts = {OLD: [one for one in every if not one["fresh"]], NEW: [one for one in every if one["fresh"]]}
+    parts = {OLD: [one for one in every if not is_fresh(one)], NEW: [one for one in every if is_fresh(one)]}
     return {name: found for name, found in parts.items() if found}
 
 
@@ -110,7 +115,7 @@ def headline(every: Sequence[Results]) -> str:
     """The table of page and summary: bold is ahead of both by more than two standard errors."""
     rows = []
     for results in every:
-        if results["fresh"] and not any(NEW in row[0] for row in rows):
+        if is_fresh(results) and not any(NEW in row[0] for row in rows):
             rows.append([f"*{NEW}:*", *[""] * (len(METHODS) + 2)])
         mine, others = ours(results), {name: theirs(results, name) for name in METHODS}
         said = {verdict(mine, other) for other in others.values()}
@@ -164,6 +169,31 @@ def older(every: Sequence[Results], rare: Results | None = None) -> str:
     )
 
 
+def unfinished(docs: pathlib.Path) -> list[str]:
+    """The problems that were not run, or with fewer seeds than they have now, or with a search from one start."""
+    return [name for name, problem in PROBLEMS.items() if not _finished(stored(name, docs), problem.seeds)]
+
+
+def _finished(results: Results | None, seeds: int) -> bool:
+    if results is None:
+        return False
+    found = [results["methods"][name] for name in METHODS]
+    runs = [results["methods"]["default"]["runs"], *[runs for one in found for runs in one["runs"].values()]]
+    return all("coarse" in one for one in found) and {len(one) for one in runs} == {seeds}
+
+
+def missing(docs: pathlib.Path) -> str:
+    """Names what `unfinished` found; empty where it found nothing."""
+    names = unfinished(docs)
+    if not names:
+        return ""
+    old = [title(results) for name in names if (results := stored(name, docs))]
+    new = [PROBLEMS[name].title for name in names if not stored(name, docs)]
+    parts = [f"with fewer seeds and one start of the search: {'; '.join(old)}"] * bool(old)
+    parts += [f"not at all: {'; '.join(new)}"] * bool(new)
+    return f"NOT ALL IS RUN as it is described above. So far {'. And '.join(parts)}. `make tabular` goes on."
+
+
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(header) + " |", "|---|" + "--:|" * (len(header) - 1)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
@@ -191,7 +221,7 @@ def draw(every: Sequence[Results], path: pathlib.Path) -> None:
             places = np.arange(len(every)) + offset
             axes.errorbar(gaps, places, xerr=errors, fmt=marker, label=f"against {label}, tuned")
         axes.axvline(0.0, color="black", linewidth=0.8)
-        split = sum(not results["fresh"] for results in every)
+        split = sum(not is_fresh(results) for results in every)
         if 0 < split < len(every):  # a line between what the default was chosen on and what it was not
             axes.axhline(split - 0.5, color="black", linewidth=0.8, linestyle=":")
             axes.annotate(
@@ -225,7 +255,7 @@ def write(docs: pathlib.Path = DOCS) -> list[pathlib.Path]:
         parts += [
             "## Results",
             headline(every),
-            *filter(None, [older(every, rare)]),
+            *filter(None, [older(every, rare), missing(docs)]),
             counts(every),
             figure_line,
             words.WHEN,
@@ -246,6 +276,6 @@ def write_summary(summary: pathlib.Path = SUMMARY, docs: pathlib.Path = DOCS) ->
     if every and BEGIN in text:
         before, _, rest = text.partition(BEGIN)
         _, _, after = rest.partition(END)
-        table = "\n\n".join(filter(None, [headline(every), older(every)]))
+        table = "\n\n".join(filter(None, [headline(every), older(every), missing(docs)]))
         summary.write_text(f"{before}{BEGIN}{table}\n{END}{after}")
     return summary
