@@ -113,7 +113,7 @@ def title(results: Results) -> str:
 
 def headline(every: Sequence[Results]) -> str:
     """The table of page and summary: bold is ahead of both by more than two standard errors."""
-    rows = []
+    rows: list[list[str]] = []
     for results in every:
         if is_fresh(results) and not any(NEW in row[0] for row in rows):
             rows.append([f"*{NEW}:*", *[""] * (len(METHODS) + 2)])

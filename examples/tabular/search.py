@@ -61,7 +61,9 @@ def place(method: str, clip: int, rate: int) -> Candidate:
 
 def search(method: str, evaluate: Evaluate) -> Found:
     """Every candidate that was tried, with its outcome."""
-    coarse = {spot: evaluate(place(method, *spot), True) for spot in itertools.product(SPREAD, repeat=2)}
+    coarse: dict[Spot, Outcome] = {
+        (clip, rate): evaluate(place(method, clip, rate), True) for clip, rate in itertools.product(SPREAD, repeat=2)
+    }
     climbed: dict[Spot, Outcome] = {}
 
     def outcome(spot: Spot) -> Outcome:
