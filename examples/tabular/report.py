@@ -212,7 +212,7 @@ def imbalance_table(results: Results) -> str:
 
 def draw(every: Sequence[Results], path: pathlib.Path) -> None:
     """Every method's distance from the default, in units of the metric, with two standard errors."""
-    with figures.drawn(path, size=(figures.PAGE, 0.5 * len(every) + 1.5)) as (_, axes):
+    with figures.drawn(path, size=(figures.PAGE, 0.36 * len(every) + 1.3)) as (_, axes):
         for offset, marker, (name, label) in zip((-0.12, 0.12), figures.MARKERS, METHODS.items()):
             pairs = [(ours(results), theirs(results, name)) for results in every]
             gaps = [mine.mean - other.mean for mine, other in pairs]
