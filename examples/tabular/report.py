@@ -22,6 +22,8 @@ DOCS = ROOT / "docs"
 SUMMARY = DOCS / "summary.md"
 BEGIN, END = "<!-- results: tabular -->\n", "<!-- end -->"
 OURS = "`make_private`, nothing tuned"
+VERDICTS = ("ahead", "level", "behind")
+OLD, NEW = "used for choosing the default", "not used for choosing"
 
 Results = dict[str, Any]
 
@@ -89,8 +91,19 @@ def stored(name: str, docs: pathlib.Path = DOCS) -> Results | None:
 
 
 def all_stored(docs: pathlib.Path) -> list[Results]:
-    """The problems that were run, in their order."""
+    """The problems that were run, in their order: those that the default was chosen on first."""
     return [results for results in (stored(name, docs) for name in PROBLEMS) if results]
+
+
+def is_fresh(results: Results) -> bool:
+    """Whether the default was not chosen on it; files of before there were such problems do not say."""
+    return results.get("fresh", False)
+
+
+def parts_of(every: Sequence[Results]) -> dict[str, list[Results]]:
+    """Problems that the default's constants were chosen on, and those that were not; what there is of them."""
+    parts = {OLD: [one for one in every if not is_fresh(one)], NEW: [one for one in every if is_fresh(one)]}
+    return {name: found for name, found in parts.items() if found}
 
 
 def title(results: Results) -> str:
@@ -100,8 +113,10 @@ def title(results: Results) -> str:
 
 def headline(every: Sequence[Results]) -> str:
     """The table of page and summary: bold is ahead of both by more than two standard errors."""
-    rows = []
+    rows: list[list[str]] = []
     for results in every:
+        if is_fresh(results) and not any(NEW in row[0] for row in rows):
+            rows.append([f"*{NEW}:*", *[""] * (len(METHODS) + 2)])
         mine, others = ours(results), {name: theirs(results, name) for name in METHODS}
         said = {verdict(mine, other) for other in others.values()}
         cells = [f"**{mine}**" if said == {"ahead"} else str(mine)]
@@ -134,9 +149,11 @@ def details(every: Sequence[Results]) -> str:
 
 def counts(every: Sequence[Results]) -> str:
     """The verdicts, counted."""
-    said = [verdict(ours(results), best(results)[1]) for results in every]
-    told = [f"{word} on {said.count(word)}" for word in ("ahead", "level", "behind")]
-    return f"Of {len(said)} problems, the default is {', '.join(told)} against the better tuned competitor."
+    lines = []
+    for name, found in {"in all": list(every), **parts_of(every)}.items():
+        said = [verdict(ours(results), best(results)[1]) for results in found]
+        lines.append([name, str(len(said)), *[str(said.count(word)) for word in VERDICTS]])
+    return markdown(["against the better tuned competitor", "problems", *VERDICTS], lines)
 
 
 def older(every: Sequence[Results], rare: Results | None = None) -> str:
@@ -150,6 +167,31 @@ def older(every: Sequence[Results], rare: Results | None = None) -> str:
         f"NOT YET RUN AGAIN since the method's constants changed, so that `make_private` stands here as it was before: "
         f"{'; '.join(names)}. `python -m examples.tabular --default_only` renews them."
     )
+
+
+def unfinished(docs: pathlib.Path) -> list[str]:
+    """The problems that were not run, or with fewer seeds than they have now, or with a search from one start."""
+    return [name for name, problem in PROBLEMS.items() if not _finished(stored(name, docs), problem.seeds)]
+
+
+def _finished(results: Results | None, seeds: int) -> bool:
+    if results is None:
+        return False
+    found = [results["methods"][name] for name in METHODS]
+    runs = [results["methods"]["default"]["runs"], *[runs for one in found for runs in one["runs"].values()]]
+    return all("coarse" in one for one in found) and {len(one) for one in runs} == {seeds}
+
+
+def missing(docs: pathlib.Path) -> str:
+    """Names what `unfinished` found; empty where it found nothing."""
+    names = unfinished(docs)
+    if not names:
+        return ""
+    old = [title(results) for name in names if (results := stored(name, docs))]
+    new = [PROBLEMS[name].title for name in names if not stored(name, docs)]
+    parts = [f"with fewer seeds and one start of the search: {'; '.join(old)}"] * bool(old)
+    parts += [f"not at all: {'; '.join(new)}"] * bool(new)
+    return f"NOT ALL IS RUN as it is described above. So far {'. And '.join(parts)}. `make tabular` goes on."
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -170,7 +212,7 @@ def imbalance_table(results: Results) -> str:
 
 def draw(every: Sequence[Results], path: pathlib.Path) -> None:
     """Every method's distance from the default, in units of the metric, with two standard errors."""
-    with figures.drawn(path, size=(figures.PAGE, 0.5 * len(every) + 1.5)) as (_, axes):
+    with figures.drawn(path, size=(figures.PAGE, 0.36 * len(every) + 1.3)) as (_, axes):
         for offset, marker, (name, label) in zip((-0.12, 0.12), figures.MARKERS, METHODS.items()):
             pairs = [(ours(results), theirs(results, name)) for results in every]
             gaps = [mine.mean - other.mean for mine, other in pairs]
@@ -179,6 +221,19 @@ def draw(every: Sequence[Results], path: pathlib.Path) -> None:
             places = np.arange(len(every)) + offset
             axes.errorbar(gaps, places, xerr=errors, fmt=marker, label=f"against {label}, tuned")
         axes.axvline(0.0, color="black", linewidth=0.8)
+        split = sum(not is_fresh(results) for results in every)
+        if 0 < split < len(every):  # a line between what the default was chosen on and what it was not
+            axes.axhline(split - 0.5, color="black", linewidth=0.8, linestyle=":")
+            axes.annotate(
+                f"below: {NEW}",
+                (1.0, split - 0.5),
+                (-3, -3),
+                ("axes fraction", "data"),
+                "offset points",
+                ha="right",
+                va="top",
+                fontsize="small",
+            )
         axes.set_xscale("symlog", linthresh=1.0)
         axes.set_xlabel("points by which the default is ahead (bars: two standard errors)")
         axes.set_yticks(range(len(every)), [title(results) for results in every])
@@ -200,7 +255,7 @@ def write(docs: pathlib.Path = DOCS) -> list[pathlib.Path]:
         parts += [
             "## Results",
             headline(every),
-            *filter(None, [older(every, rare)]),
+            *filter(None, [older(every, rare), missing(docs)]),
             counts(every),
             figure_line,
             words.WHEN,
@@ -208,7 +263,7 @@ def write(docs: pathlib.Path = DOCS) -> list[pathlib.Path]:
         parts += ["## Sizes, noise and what tuning chose", details(every)]
     if rare:
         parts += ["## Rare positives with class weights", words.IMBALANCE, imbalance_table(rare)]
-    archives = (packages.ADULT, packages.DIAMONDS, packages.FLIGHTS, packages.SPAM)
+    archives = (packages.ADULT, packages.PYDATASET, packages.FLIGHTS, packages.SPAM)
     sums = markdown(["package", "file", "SHA-256"], [[p.title, p.file, f"`{p.sha256}`"] for p in archives])
     parts += ["## The archives", sums]
     page.write_text("\n\n".join(parts) + "\n")
@@ -221,6 +276,6 @@ def write_summary(summary: pathlib.Path = SUMMARY, docs: pathlib.Path = DOCS) ->
     if every and BEGIN in text:
         before, _, rest = text.partition(BEGIN)
         _, _, after = rest.partition(END)
-        table = "\n\n".join(filter(None, [headline(every), older(every)]))
+        table = "\n\n".join(filter(None, [headline(every), older(every), missing(docs)]))
         summary.write_text(f"{before}{BEGIN}{table}\n{END}{after}")
     return summary

