@@ -1,1 +1,1 @@
-"""`python -m examples.audit`: `experiment` and `whole_runs` attack, `report` writes docs/audit.md."""
+"""`python -m examples.audit`: `experiment` and `whole_runs` attack what `grid` lists, `report` writes docs/audit.md."""

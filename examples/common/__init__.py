@@ -3,6 +3,8 @@
 | module       | holds                                                                      |
 |--------------|----------------------------------------------------------------------------|
 | `training`   | one private run from a config: `run`, `run_seeds`, the optimizers by name   |
+| `projection` | a private PCA before the model                                              |
+| `scaled`     | the same run by `make_private`                                              |
 | `models`     | the models that a config can name, their losses and metrics                 |
 | `noise_plan` | the noise multipliers that meet a config's epsilon                          |
 | `strategies` | replicas and workers by name                                                |
