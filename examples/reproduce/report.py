@@ -70,10 +70,11 @@ def _section(
     experiment: experiments.Experiment, results: Results, docs: pathlib.Path
 ) -> tuple[str, list[pathlib.Path]]:
     size = len(next(iter(experiment.methods.values())).grid)
+    number = "1 candidate" if size == 1 else f"{size} candidates"
     seeds = len({run["number"] for run in results["runs"]})
     parts = [
         f"## {experiment.title}",
-        f"{experiment.note.format(**results['settings'])} {size} candidates per method and epsilon, {seeds} seeds.",
+        f"{experiment.note.format(**results['settings'])} {number} per method and epsilon, {seeds} seeds.",
         tables.accuracy_table(experiment, results),
     ]
     figures = []
