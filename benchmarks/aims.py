@@ -14,8 +14,8 @@ import sys
 
 from absl import app
 
-BASELINE = "Keras SGD"
-PRIVATE = ("DPAdaClipSGD ghost", "DPFixedClipSGD ghost", "DPAdaClipSGD scaled")
+from benchmarks.contenders import BASELINE, PRIVATE
+
 # Times SGD, a step. Recurrent layers are on texts of 100 words.
 AIMS = {
     "softmax": 1.35,

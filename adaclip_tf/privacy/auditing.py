@@ -241,16 +241,32 @@ def choose_guesses(
     Args:
       draw_scores: a function from the coins, an array of booleans, to scores as the claimed mechanism would give them.
     """
+    parts = np.geomspace(0.01, 1.0, 15)
+    return best_guesses(canaries, delta, confidence, draw_scores, simulations=20, parts=parts, shares=(0.5,))[0]
+
+
+def best_guesses(
+    canaries: int,
+    delta: float,
+    confidence: float,
+    draw_scores: Callable[[np.ndarray, np.random.Generator], np.ndarray],
+    *,
+    simulations: int,
+    parts: np.ndarray,
+    shares: tuple[float, ...],
+) -> tuple[int, float]:
+    """How many guesses, as one of `parts` of the canaries, and which share says "present", by simulated scores."""
     generator = np.random.default_rng(0)
-    present = generator.random((20, canaries)) < 0.5
+    present = generator.random((simulations, canaries)) < 0.5
     scores = [draw_scores(row, generator) for row in present]
 
-    def mean_bound(guesses: int) -> float:
-        right = np.mean([right_guesses(s, p, guesses) for s, p in zip(scores, present)])
+    def mean_bound(guesses: int, share: float) -> float:
+        right = np.mean([right_guesses(s, p, guesses, share) for s, p in zip(scores, present)])
         return one_run_epsilon(canaries, guesses, int(right), delta, confidence)
 
-    numbers = sorted({max(1, round(canaries * part)) for part in np.geomspace(0.01, 1.0, 15)})
-    return max(numbers, key=mean_bound)
+    numbers = sorted({max(1, round(canaries * part)) for part in parts})
+    ways = [(number, share) for number in numbers for share in shares]
+    return max(ways, key=lambda way: mean_bound(*way))
 
 
 def check_confidence(value: float) -> float:

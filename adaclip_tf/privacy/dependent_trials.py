@@ -139,17 +139,10 @@ def choose_guesses(
     Args:
       draw_scores: a function from the coins, an array of booleans, to scores as the claimed mechanism would give them.
     """
-    generator = np.random.default_rng(0)
-    coins = generator.random((10, canaries)) < 0.5
-    scores = [draw_scores(row, generator) for row in coins]
-
-    def mean_bound(guesses: int, share: float) -> float:
-        right = np.mean([auditing.right_guesses(s, c, guesses, share) for s, c in zip(scores, coins)])
-        return auditing.one_run_epsilon(canaries, guesses, int(right), delta, confidence)
-
-    numbers = sorted({max(1, round(canaries * part)) for part in np.geomspace(0.02, 1.0, 12)})
-    ways = [(number, share) for number in numbers for share in (0.5, 1.0)]
-    return max(ways, key=lambda way: mean_bound(*way))
+    parts = np.geomspace(0.02, 1.0, 12)
+    return auditing.best_guesses(
+        canaries, delta, confidence, draw_scores, simulations=10, parts=parts, shares=(0.5, 1.0)
+    )
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -145,8 +145,7 @@ class _Grouped:
         self._n, self._geometry, self._images, self._groups = ctx.n, geometry, images, groups
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        value = slices.norms_of_examples(self.examples(), self._n, center, scale)
-        return SquaredNorms(value, value)
+        return slices.norms_of_examples(self.examples(), self._n, center, scale)
 
     def examples(self) -> Examples:
         geometry = self._geometry
@@ -198,8 +197,7 @@ class _OneByOne:
         self._attributes |= {name: op.get_attr(name).decode() for name in ("padding", "data_format")}
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        value = slices.norms_of_examples(self.examples(), self._n, center, scale)
-        return SquaredNorms(value, value)
+        return slices.norms_of_examples(self.examples(), self._n, center, scale)
 
     def examples(self) -> Examples:
         size = math.prod(self._kernel)

@@ -172,10 +172,12 @@ def _transpose(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
     permutation = graph.axes(op.inputs[1], rank(op.inputs[0]))
     if permutation is None or not isinstance(label, Inner):
         raise Unknown("moves axes in a way that is only known in the run")
-    axis = permutation.index(label.axis)
-    if axis:
-        return dataclasses.replace(label, axis=axis)
-    return Lead(0, label.rows, None, 1, label.checks)
+    return _along(label, permutation.index(label.axis))
+
+
+def _along(label: Inner, axis: int) -> Inner | Lead:
+    """The label where the examples are now along `axis`."""
+    return dataclasses.replace(label, axis=axis) if axis else Lead(0, label.rows, None, 1, label.checks)
 
 
 @layered("Unpack")
@@ -185,8 +187,7 @@ def _unpack(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
     label, along = labels[0], op.get_attr("axis") % rank(op.inputs[0])
     if not isinstance(label, Inner) or along == label.axis:
         raise Unknown("works along the axis that holds the examples")
-    axis = label.axis - (along < label.axis)
-    return dataclasses.replace(label, axis=axis) if axis else Lead(0, label.rows, None, 1, label.checks)
+    return _along(label, label.axis - (along < label.axis))
 
 
 @layered("ReverseV2")

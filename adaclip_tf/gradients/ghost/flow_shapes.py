@@ -26,7 +26,7 @@ from adaclip_tf.gradients.ghost.labels import Context, Inner, Lead, Unknown
 def _reshape(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     """Row-major order is kept, so chunks stay chunks: only the axis that holds them is to be found."""
     label = only(labels, 0)
-    rank(_source(op))
+    rank(graph.reshaped_from(op))
     result = op.outputs[0]
     after = _known_shape(op) if rank(result) else []
     if not after:
@@ -57,7 +57,7 @@ def _known_shape(op: tf.Operation) -> list[int | None]:
 
 def _rows_after_reshape(op: tf.Operation, label: Lead, after: list[int | None], axis: int) -> Any:
     """Rows per seed after the reshape, a fraction if it is not whole, None if not known."""
-    before = _source(op).shape.as_list()
+    before = graph.reshaped_from(op).shape.as_list()
     if op.type != "Reshape" and [d for d in before if d != 1] == [d for d in after if d != 1]:
         moved = sum(d != 1 for d in before[: label.axis]) == sum(d != 1 for d in after[:axis])
         if moved and before[label.axis] == after[axis]:
@@ -68,12 +68,6 @@ def _rows_after_reshape(op: tf.Operation, label: Lead, after: list[int | None], 
     if not label.elements or not inner:
         return None
     return label.elements / (inner * label.outer)
-
-
-def _source(op: tf.Operation) -> tf.Tensor:
-    """A tensor with the entries that the op gets, in the same order, and of known rank where there is one."""
-    own = graph.given_own_shape(op)
-    return graph.with_ones(op.inputs[0]) if own is None else own
 
 
 def _undoes_broadcast(op: tf.Operation) -> bool:

@@ -66,8 +66,7 @@ class Several:
         self._n, self._parts = n, parts
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        value = slices.norms_of_examples(self.examples(), self._n, center, scale)
-        return SquaredNorms(value, value)
+        return slices.norms_of_examples(self.examples(), self._n, center, scale)
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return tf.add_n([tf.reshape(part.weighted_sum(weights), [-1]) for part in self._parts])
@@ -141,8 +140,7 @@ class Rearranged:
         self._n, self._parts, self._place, self._size = n, parts, place, size
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        value = slices.norms_of_examples(self.examples(), self._n, center, scale)
-        return SquaredNorms(value, value)
+        return slices.norms_of_examples(self.examples(), self._n, center, scale)
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return self._place([tf.reshape(term.weighted_sum(weights), [1, *shape]) for term, shape in self._parts])[0]

@@ -53,11 +53,14 @@ def map_examples(
     return results
 
 
-def norms_of_examples(examples: terms.Examples, n: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-    """|(g_k - center) / scale|^2 of all microbatches, from their gradients themselves."""
-    return map_examples(
+def norms_of_examples(
+    examples: terms.Examples, n: tf.Tensor, center: tf.Tensor, scale: tf.Tensor
+) -> terms.SquaredNorms:
+    """|(g_k - center) / scale|^2 of all microbatches, from their gradients themselves: nothing cancels."""
+    value = map_examples(
         lambda arrays: terms.direct_norms(examples.make(arrays), center, scale), examples.arrays, n, examples.floats
     )
+    return terms.SquaredNorms(value, value)
 
 
 def sum_row_norms(examples: terms.Examples, weights: tf.Tensor, width: int, size: int) -> tf.Tensor:

@@ -24,6 +24,7 @@ from adaclip_tf.gradients.graph.known import (
     given_own_shape,
     is_zero,
     reduced_axes,
+    reshaped_from,
     shape_of_shape,
     size,
     with_ones,

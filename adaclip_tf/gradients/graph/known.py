@@ -202,6 +202,15 @@ def given_own_shape(op: tf.Operation) -> tf.Tensor | None:
     return operands[0] if shape.type == "Shape" and shape.inputs[0] is operands[0] else None
 
 
+def reshaped_from(op: tf.Operation) -> tf.Tensor:
+    """A tensor with the entries that a Reshape or its like gets, in the same order; of known rank where there is one.
+
+    Where these are a sum in a broadcast operand's gradient, the op's own input may have lost its rank.
+    """
+    own = given_own_shape(op)
+    return with_ones(op.inputs[0]) if own is None else own
+
+
 def _measured_but_the_last_two(extents: tf.Tensor) -> tf.Tensor | None:
     """x, where the extents are `tf.shape(x)[:-2]`."""
     op = extents.op

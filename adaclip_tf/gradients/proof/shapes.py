@@ -38,7 +38,7 @@ def _reshape(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     """
     label = only_first(labels)
     # Only of the first axis does a label say where it lies in what such a sum was given.
-    before = walk.sizes.extents(op.inputs[0] if label.axis else _source(op))
+    before = walk.sizes.extents(op.inputs[0] if label.axis else graph.reshaped_from(op))
     after, rest = _new_shape(walk, op)
     walk.settle(op.inputs[1])  # no entry is lost or won, so the axes are looked at below, one and all
     if label.outer != 1:
@@ -62,12 +62,6 @@ def _reshape(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
             raise Unproven("puts several examples into one row")
     check = walk.checks.add(op.outputs[0], axis, f"{describe(op)} does not split evenly among the examples")
     return dataclasses.replace(label, axis=axis, rows=None, checks=label.checks | {check})
-
-
-def _source(op: tf.Operation) -> tf.Tensor:
-    """What has as many entries as the op gets, in the same order, with the same first axis."""
-    own = graph.given_own_shape(op)
-    return graph.with_ones(op.inputs[0]) if own is None else own
 
 
 def _new_shape(walk: Walk, op: tf.Operation) -> tuple[list[Any], int | None]:
