@@ -56,8 +56,8 @@ def not_counted(extents: list[Any] | None, axis: int) -> None:
 
 
 def is_uniform(tensor: tf.Tensor, label: Public, axis: int) -> bool:
-    """Whether all entries along `axis` are alike. Constants are looked at only now."""
-    if label.is_uniform(axis):
+    """Whether all entries along `axis` are alike, as they are where there is none. Constants are looked at only now."""
+    if label.is_uniform(axis) or (tensor.shape[axis] and tensor.shape.num_elements() == 0):
         return True
     if tensor.op.type != "Const" or not 0 < (tensor.shape.num_elements() or 0) <= sources.LARGE:
         return False
