@@ -10,6 +10,27 @@ _PYTHON = f"{_FILE}::test_python_gets_nothing_of_a_batch"
 
 MISTAKES = (
     Mutation(
+        "only an op without results keeps something by itself",
+        "gradients/graph/ops.py",
+        "(not op.outputs or op.type not in FORGETFUL)\n",
+        "not op.outputs\n",
+        (f"{_WRITTEN}[in a sampler that counts]",),
+    ),
+    Mutation(
+        "a dataset's function keeps nothing by itself",
+        "gradients/proof/memory.py",
+        "remembers = not op.outputs or remembers or any(map(graph.may_remember, inside))",
+        "remembers = not op.outputs",
+        (f"{_WRITTEN}[in the same sampler in a dataset]",),
+    ),
+    Mutation(
+        "a debugger's op is no write, since TensorFlow does not call it stateful",
+        "gradients/graph/ops.py",
+        "    if op.type in _TELLING:\n",
+        "    if False:\n",
+        (f"{_WRITTEN}[in a debugger's file]",),
+    ),
+    Mutation(
         "the number of examples may stay behind",
         "gradients/proof/memory.py",
         "    return not all(isinstance(label, Public) and not label.counted for label in labels)\n",

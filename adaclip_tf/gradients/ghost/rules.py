@@ -136,7 +136,6 @@ def _bias(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
 @rule("Sum")
 def _sum(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
     """Biases, scales and other variables that were broadcast over the examples."""
-    del shape
     op, tensor = gradient.op, gradient.op.inputs[0]
     label = lead(ctx, tensor)
     certain, possible = reduced_axes(op)
@@ -148,7 +147,7 @@ def _sum(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
     rows = Rows(ctx, label)
     facts = facts_about(ctx, label, tensor, rows)
     axes = [1, *(axis + 1 for axis in sorted(certain) if axis > 0)]
-    return Found(PerExample(_reduce(rows.split(tensor), axes)), facts)
+    return Found(PerExample(_reduce(rows.split(tensor), axes), shape.num_elements()), facts)
 
 
 def _reduce(examples: tf.Tensor, axes: list[int]) -> tf.Tensor:

@@ -142,10 +142,15 @@ def _unless_all_used(tensor: tf.Tensor, weights: tf.Tensor, clean: Callable[[tf.
 
 
 class PerExample:
-    """Per-example gradients as a tensor [n, ...] that is no larger than an activation: biases, scales."""
+    """Per-example gradients as a tensor [n, ...] that is no larger than an activation: biases, scales.
 
-    def __init__(self, gradients: tf.Tensor):
-        self._size = gradients.shape[1:].num_elements()
+    Args:
+      gradients: their tensor.
+      size: entries of one of them, where its shape may not be known before the run.
+    """
+
+    def __init__(self, gradients: tf.Tensor, size: int | None = None):
+        self._size = gradients.shape[1:].num_elements() if size is None else size
         if gradients.shape.rank != 2:
             gradients = made.reshape(gradients, [made.extent(gradients, 0), self._size])
         self.gradients = gradients

@@ -50,6 +50,7 @@ from adaclip_tf.gradients.graph.ops import (
     has_effects,
     has_functions,
     is_stateful,
+    may_remember,
     may_write,
     moves_on,
 )

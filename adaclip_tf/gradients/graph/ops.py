@@ -60,6 +60,18 @@ HARMLESS = RANDOM | {
     "Assert", "NoOp", "Placeholder", "PlaceholderV2", "CheckNumerics", "CheckNumericsV2", "Timestamp", "MergeSummary",
     "PrintV2", "Print", "CollectiveReduceV2", "CollectiveReduceV3", "CollectiveGatherV2",
 }
+# Stateful, without a resource, and known to forget what they are given: samplers whose tables are fixed, copies, what is
+# made anew in every step.
+FORGETFUL = frozenset({
+    "AllCandidateSampler", "FixedUnigramCandidateSampler", "LogUniformCandidateSampler", "UniformCandidateSampler",
+    "NonDeterministicInts", "RandomCrop", "RandomPoisson", "SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2",
+    "CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3",
+    "DeepCopy", "Empty", "GuaranteeConst", "StackV2", "TensorArrayV3", "TensorArrayGradV3", "DatasetToSingleElement",
+    "GeneratorDataset", "RandomDataset", "RangeDataset", "ReduceDataset", "SparseTensorSliceDataset", "TensorDataset",
+    "TensorSliceDataset",
+})
+# Not stateful by their definition, but they write what they get to a file or send it away.
+_TELLING = frozenset({"DebugIdentity", "DebugNanCount", "DebugNumericSummary"})
 # fmt: on
 # The attributes that name the functions which an op calls.
 CALLS: dict[str, tuple[str, ...]] = {
@@ -111,9 +123,21 @@ def has_effects(op: tf.Operation) -> bool:
     """Whether the op, or a function that it calls, may change something that outlives it, or get at such a thing."""
     if op.type == "PrintV2" and op.get_attr("output_stream").startswith(b"file:"):
         return True
+    if op.type in _TELLING:
+        return True
     return is_stateful(op) and op.type not in READS and op.type not in HARMLESS
 
 
 def may_write(op: tf.Operation) -> bool:
     """The same of the op itself, not of the functions that it calls."""
     return has_effects(op) and op.type not in CALLS
+
+
+def may_remember(op: tf.Operation) -> bool:
+    """Whether the op may keep what it is given, though no resource is handed to it.
+
+    Kernels may have a state of their own, as that of `tf.random.learned_unigram_candidate_sampler`, which counts all classes
+    that it ever got. No list of those is complete: what is not known to forget is taken to remember. (Python, which may
+    remember anything, has a rule of its own.)
+    """
+    return may_write(op) and op.type not in PYTHON and (not op.outputs or op.type not in FORGETFUL)

@@ -2,10 +2,10 @@
 
 Nothing of a batch may stay behind but what was noised: what an example leaves in a variable is in the saved model, and
 reaches the gradients of all batches to come. So every op that hands something computed from the data to a resource is
-refused, whatever its name; how many examples there are is such a thing, too. So is an op without results that gets
-data (a file, a staging area), and one that hands data to Python, since Python may write anywhere. (A Keras metric may
-be computed in Python, behind the optimizer's call. What it does with the batch is for the program to answer for, as in
-a callback.) Exempt are
+refused, whatever its name; how many examples there are is such a thing, too. So is an op that gets data and is not known
+to forget them (a file, a staging area, a sampler that counts), and one that hands data to Python, since Python may write
+anywhere. (A Keras metric may be computed in Python, behind the optimizer's call. What it does with the batch is for the
+program to answer for, as in a callback.) Exempt are
 
  - the state of Keras metrics. It is not part of the model's weights, but it IS in saved files: `adaclip_tf.release`
    leaves it out. What is read from it counts as data, whoever reads it: the loss, a weight, a learning rate, a
@@ -68,7 +68,7 @@ class Write(NamedTuple):
     """An op that hands data to a resource."""
 
     op: tf.Operation
-    handle: Any  # which resource, see `root`; None: Python, a file, a staging area
+    handle: Any  # which resource, see `root`; None: Python, a file, a kernel's own
 
 
 class Memory:
@@ -105,17 +105,18 @@ class Memory:
 
     def visit(self, walk: Walk, op: tf.Operation, labels: list[Any]) -> None:
         """Notes `op` if it writes data, or how many examples there are."""
-        by_itself = graph.may_write(op)
+        by_itself, remembers = graph.may_write(op), graph.may_remember(op)
         is_python = op.type in graph.PYTHON
         if op.type not in graph.CALLS and graph.has_functions(op):  # a dataset's, which are not walked through
             inside = list(graph.inside(op))
             by_itself = by_itself or any(map(graph.has_effects, inside))
+            remembers = not op.outputs or remembers or any(map(graph.may_remember, inside))
             is_python = any(inner.type in graph.PYTHON for inner in inside)
         if is_python and tells(labels) and not (self.is_watching and _in_a_metric()):
             self.writes.append(Write(op, None))
         elif by_itself or (op.type in graph.RANDOM and _decided(labels)):
             handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
-            if (handles or not op.outputs) and (walk.told or tells(labels)):  # a write tells of who decided it, too
+            if (handles or remembers) and (walk.told or tells(labels)):  # a write tells of who decided it, too
                 self.writes.append(Write(op, root(walk, handles[0]) if handles else None))
 
 
@@ -188,7 +189,7 @@ def watch(walk: Walk, read: set[Any]) -> None:
     def create_and_check(*arguments: Any, **options: Any) -> tf.Operation:
         op = create(*arguments, **options)
         may_keep = graph.has_effects(op) or op.type in graph.RANDOM
-        may_keep = may_keep and (not op.outputs or any(tensor.dtype == tf.resource for tensor in op.inputs))
+        may_keep = may_keep and (graph.may_remember(op) or any(tensor.dtype == tf.resource for tensor in op.inputs))
         if may_keep or op.type in graph.PYTHON or graph.has_functions(op):
             walk.advance()
             check(walk, read)
@@ -211,6 +212,12 @@ def _message(write: Write, is_metric: bool) -> str:
         return (
             f"{text} in a Keras metric on which the loss depends, so that an example changes the gradients of others. "
             "Keep metrics out of the loss."
+        )
+    if write.handle is None:
+        return (
+            f"{text} in a file or a state of its own, or may do so, where no noise protects it. Take it out of the "
+            "training step, or apply it to the data before training; instead of a sampler that learns, use one whose "
+            "table is fixed, such as `tf.random.log_uniform_candidate_sampler`."
         )
     return (
         f"{text} in a variable or another resource, where no noise protects it: it is saved with the model, and may "

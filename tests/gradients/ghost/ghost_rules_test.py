@@ -232,6 +232,19 @@ def test_underflow_never_makes_a_norm_too_small_in_the_gram_form(x_size, dy_size
     assert np.all(~np.isfinite(value) | (value >= expected * (1 - 1e-5)))
 
 
+def test_a_gradient_whose_shape_only_the_run_knows_has_the_variables_size(rng):
+    gradients = normal(rng, 4, 2, 3)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, None])])
+    def norms(examples):
+        term = ghost.terms.PerExample(examples, size=6)
+        return term.squared_norms(tf.constant(0.0), tf.constant(2.0)).value, term.weighted_sum(tf.ones([4]))
+
+    value, total = norms(gradients)
+    np.testing.assert_allclose(value, np.square(gradients / 2.0).sum(axis=(1, 2)), rtol=1e-5)
+    np.testing.assert_allclose(tf.reshape(total, [2, 3]), gradients.sum(axis=0), rtol=1e-5, atol=1e-5)
+
+
 def test_cancellation_is_covered_by_the_magnitude(rng):
     """g close to a: the expanded square loses digits, value + ulps * magnitude does not fall short."""
     x, dy = normal(rng, 50, 30), normal(rng, 50, 20)

@@ -46,10 +46,23 @@ def _growing_loop(bank, x):
     tf.while_loop(lambda i, *states: states[-1] < 1.0, round_of, (0, *[tf.constant(0.0)] * 12))
 
 
+def _classes(x):
+    return tf.cast(x[:, :1] > 0.0, tf.int64)
+
+
+def _in_a_dataset(x, function):
+    return tf.data.Dataset.from_tensor_slices(x).map(function).reduce(tf.zeros([2], tf.int64), lambda total, _: total)
+
+
 WRITES = {
     "in a staging area": lambda bank, x: tf.raw_ops.Stage(values=[tf.reduce_sum(x)]),
     "in a file": lambda bank, x: tf.io.write_file("/dev/null", tf.strings.as_string(tf.reduce_sum(x))),
     "in a file that is printed to": lambda bank, x: tf.print(x, output_stream="file:///dev/null"),
+    "in a sampler that counts": lambda bank, x: tf.random.learned_unigram_candidate_sampler(_classes(x), 1, 2, True, 9),
+    "in the same sampler in a dataset": lambda bank, x: _in_a_dataset(
+        x, lambda row: tf.random.learned_unigram_candidate_sampler(_classes(row[None]), 1, 2, True, 9)[0]
+    ),
+    "in a debugger's file": lambda bank, x: tf.raw_ops.DebugIdentity(input=x, debug_urls=["file:///dev/null"]),
     "how many examples there are": lambda bank, x: bank.assign_add(tf.cast(tf.shape(x)[0], tf.float32)),
     "the same in a function": lambda bank, x: tf.function(bank.assign)(tf.cast(tf.shape(x)[0], tf.float32)),
     "a sum of as many ones": lambda bank, x: bank.assign(tf.reduce_sum(tf.ones([tf.shape(x)[0]]))),
@@ -91,6 +104,17 @@ def test_what_no_data_decides_may_be_written(size):
         proof.prove(_loss(x + generator.normal(tf.shape(x))))
 
     _proven(step, size)
+
+
+@pytest.mark.parametrize("sampler", ["log_uniform", "uniform"])
+def test_samplers_with_fixed_tables_keep_nothing(sampler):
+    """What `tf.nn.sampled_softmax_loss` draws by default; the negative control is the sampler that counts, above."""
+
+    def step(x):
+        getattr(tf.random, f"{sampler}_candidate_sampler")(_classes(x), 1, 2, True, 9)
+        proof.prove(_loss(x))
+
+    _proven(step)
 
 
 def test_checks_and_prints_keep_nothing():
