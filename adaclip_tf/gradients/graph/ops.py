@@ -60,8 +60,8 @@ HARMLESS = RANDOM | {
     "Assert", "NoOp", "Placeholder", "PlaceholderV2", "CheckNumerics", "CheckNumericsV2", "Timestamp", "MergeSummary",
     "PrintV2", "Print", "CollectiveReduceV2", "CollectiveReduceV3", "CollectiveGatherV2",
 }
-# Stateful, without a resource, and known to forget what they are given: samplers whose tables are fixed, copies, what is
-# made anew in every step.
+# Stateful, without a resource, and known to forget what they are given: samplers whose tables are fixed, copies, what
+# is made anew in every step.
 FORGETFUL = frozenset({
     "AllCandidateSampler", "FixedUnigramCandidateSampler", "LogUniformCandidateSampler", "UniformCandidateSampler",
     "NonDeterministicInts", "RandomCrop", "RandomPoisson", "SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2",
@@ -136,8 +136,8 @@ def may_write(op: tf.Operation) -> bool:
 def may_remember(op: tf.Operation) -> bool:
     """Whether the op may keep what it is given, though no resource is handed to it.
 
-    Kernels may have a state of their own, as that of `tf.random.learned_unigram_candidate_sampler`, which counts all classes
-    that it ever got. No list of those is complete: what is not known to forget is taken to remember. (Python, which may
-    remember anything, has a rule of its own.)
+    Kernels may have a state of their own, as that of `tf.random.learned_unigram_candidate_sampler`, which counts all
+    classes that it ever got. No list of those is complete: what is not known to forget is taken to remember. (Python,
+    which may remember anything, has a rule of its own.)
     """
     return may_write(op) and op.type not in PYTHON and (not op.outputs or op.type not in FORGETFUL)

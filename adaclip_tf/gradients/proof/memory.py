@@ -2,10 +2,10 @@
 
 Nothing of a batch may stay behind but what was noised: what an example leaves in a variable is in the saved model, and
 reaches the gradients of all batches to come. So every op that hands something computed from the data to a resource is
-refused, whatever its name; how many examples there are is such a thing, too. So is an op that gets data and is not known
-to forget them (a file, a staging area, a sampler that counts), and one that hands data to Python, since Python may write
-anywhere. (A Keras metric may be computed in Python, behind the optimizer's call. What it does with the batch is for the
-program to answer for, as in a callback.) Exempt are
+refused, whatever its name; how many examples there are is such a thing, too. So is an op that gets data and is not
+known to forget them (a file, a staging area, a sampler that counts), and one that hands data to Python, since Python
+may write anywhere. (A Keras metric may be computed in Python, behind the optimizer's call. What it does with the batch
+is for the program to answer for, as in a callback.) Exempt are
 
  - the state of Keras metrics. It is not part of the model's weights, but it IS in saved files: `adaclip_tf.release`
    leaves it out. What is read from it counts as data, whoever reads it: the loss, a weight, a learning rate, a
