@@ -1,6 +1,7 @@
 """How batches were drawn, as a note on the batches themselves: `data.sampling` writes it, a `PrivacyBudget` reads it.
 
 It is a note on the very object: what `.map(...)`, `.prefetch(...)` and the like make of it is another one, without.
+`drawn_within` finds it among what such a dataset was made of.
 """
 
 from __future__ import annotations
@@ -42,8 +43,10 @@ _KEEPS_PARTS = ("Map", "Prefetch", "Options", "Repeat", "Enumerate")
 _HOLDS_NO_DATA = ("Range", "Random", "Counter")  # what drawn batches may be zipped with
 
 
-def check_kept(batches: Any, made_of: Callable[[Any], list[Any]]) -> None:
-    """Raises ValueError if something was made of drawn batches that is no longer drawn as they were.
+def drawn_within(batches: Any, made_of: Callable[[Any], list[Any]]) -> Drawn | None:
+    """How the batches were drawn that `batches` are, or were made of; None where they come from no draw of ours.
+
+    Raises ValueError if something was made of drawn batches that is no longer drawn as they were.
 
     One draw may be in it, once, and beside it only what holds no examples: two draws that are zipped and joined hold an
     example twice, or with twice the probability.
@@ -77,6 +80,7 @@ def check_kept(batches: Any, made_of: Callable[[Any], list[Any]]) -> None:
             "their own any more (the same ones again, or others than were drawn), so epsilon would be too small. "
             "Change the examples before `poisson_batches`, or batch by batch with `map`."
         )
+    return draws[0] if draws else None
 
 
 def _check_parts(draws: list[Drawn], made: list[str]) -> None:

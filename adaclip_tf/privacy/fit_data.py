@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from adaclip_tf._internal import keras
 from adaclip_tf.privacy.claims import Given
-from adaclip_tf.privacy.drawn import check_kept, drawn_of
+from adaclip_tf.privacy.drawn import drawn_within
 
 
 def given_to_fit(model: Any) -> Given:
@@ -23,13 +23,13 @@ def given_to_fit(model: Any) -> Given:
         shapes = [getattr(leaf, "shape", (None,)) for leaf in tf.nest.flatten(call.x)]
         rows = shapes[0][0] if shapes and len(shapes[0]) else None
         return Given(True, rows, call.batch_size)
-    check_kept(call.x, keras.made_of)
+    drawn = drawn_within(call.x, keras.made_of)
     # A train step of one's own may take elements that are no batches.
     batches = keras.has_keras_train_step(model) and isinstance(call.x, tf.data.Dataset)
     if not batches:
-        return Given(drawn=drawn_of(call.x))
+        return Given(drawn=drawn)
     num_batches = int(call.x.cardinality())  # negative: without an end, or not known
-    return Given(False, None, _static_size(call.x), drawn_of(call.x), num_batches if num_batches > 0 else None)
+    return Given(False, None, _static_size(call.x), drawn, num_batches if num_batches > 0 else None)
 
 
 def _static_size(dataset: tf.data.Dataset) -> int | None:

@@ -23,6 +23,16 @@ MISTAKES = (
         ("tests/privacy/budget_claims_test.py::test_what_puts_parts_of_two_draws_together_is_refused",),
     ),
     Mutation(
+        "what is made of drawn batches is believed whatever it is said to be",
+        "privacy/fit_data.py",
+        "_static_size(call.x), drawn, num",
+        "_static_size(call.x), None, num",
+        (
+            "tests/privacy/budget_claims_test.py::test_batches_that_know_better_are_believed",
+            "tests/privacy/budget_claims_test.py::test_two_draws_are_no_parts_of_one",
+        ),
+    ),
+    Mutation(
         "two draws may be zipped",
         "privacy/drawn.py",
         "or len(draws) > 1)",

@@ -187,6 +187,15 @@ def test_another_number_of_examples_is_refused():
     refused("`num_examples` is 900, and .* arrays of 64 rows", compiled(), x, budget, y=y, batch_size=BATCH)
 
 
+DERIVED = {
+    "themselves": lambda batches: batches,
+    "map": lambda batches: batches.map(lambda *batch: batch),
+    "prefetch": lambda batches: batches.prefetch(1),
+    "repeat": lambda batches: batches.repeat(2),
+}
+
+
+@pytest.mark.parametrize("derived", DERIVED)
 @pytest.mark.parametrize(
     "change,words",
     [
@@ -194,8 +203,20 @@ def test_another_number_of_examples_is_refused():
         ({"sampling": "shuffled"}, "`sampling` is 'shuffled', and the batches .* have 'poisson'"),
     ],
 )
-def test_batches_that_know_better_are_believed(change, words):
-    refused(words, compiled(), poisson(), PrivacyBudget(**{**WHERE, **change}))
+def test_batches_that_know_better_are_believed(change, words, derived):
+    refused(words, compiled(), DERIVED[derived](poisson()), PrivacyBudget(**{**WHERE, **change}))
+
+
+@pytest.mark.parametrize("derived", DERIVED)
+def test_larger_draws_than_are_counted_are_refused(derived):
+    batches = DERIVED[derived](poisson(size=4 * BATCH))
+    refused("`batch_size` is 8, and the batches .* have 32", compiled(), batches, PrivacyBudget(**WHERE))
+
+
+@pytest.mark.parametrize("derived", DERIVED)
+def test_two_draws_are_no_parts_of_one(derived):
+    """An example can be in both."""
+    refused("in 1 parts", compiled(accumulation_steps=2), DERIVED[derived](poisson()), PrivacyBudget(**WHERE))
 
 
 def test_a_poisson_batch_without_a_public_divisor_is_refused():
@@ -271,7 +292,8 @@ def test_shared_microbatches_cost_twice_from_the_start():
     "data,arguments,words",
     [
         (poisson, WHERE, "Poisson-sampled batches, 8 of 64 examples expected in each, which is what `fit` was given."),
-        (lambda: poisson().prefetch(1), WHERE, "It can't see whether these batches are"),
+        (lambda: poisson().prefetch(1), WHERE, "which is what `fit` was given."),
+        (lambda: slices().batch(BATCH), WHERE, "It can't see whether these batches are"),
         (lambda: slices().batch(BATCH), SHUFFLED, "counts each of 64 examples once per epoch, in batches of 8"),
     ],
 )
