@@ -24,6 +24,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf._internal import validate
+from adaclip_tf._internal.prior import Prior
 from adaclip_tf.core.clipping import NORM, Clip, CoordinateClip, NormClip
 from adaclip_tf.core.framework import Published, Transform
 from adaclip_tf.core.moments import MomentEstimator, Moments
@@ -38,8 +39,7 @@ class ClippingRule:
 
     Attributes:
       positive_state: names of the parts of the state that are above 0. A saved state where they are not is refused.
-      prior_noise_multiplier: of what the data was asked before training to make the rule, all of it as one Gaussian
-        mechanism, for those who count epsilon. None where nothing was.
+      prior: what the data was asked before training to make the rule, for those who count epsilon. None for nothing.
       treats_coordinates_alike: `transform` and `next_state` do the same with every coordinate, whichever variable it is
         of, and (a, b) have an entry for each. Then they may be handed several variables as one long one. Counts for
         the very class that says it, not for those below it.
@@ -49,7 +49,7 @@ class ClippingRule:
     treats_coordinates_alike = False
 
     @property
-    def prior_noise_multiplier(self) -> float | None:
+    def prior(self) -> Prior | None:
         return None
 
     def initial_state(self, specs: Sequence[Any]) -> Any:

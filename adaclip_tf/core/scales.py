@@ -28,6 +28,7 @@ import numpy as np
 import tensorflow as tf
 
 from adaclip_tf._internal import validate
+from adaclip_tf._internal.prior import Prior
 from adaclip_tf.core.framework import Transform
 from adaclip_tf.core.rules import ClippingRule
 
@@ -48,6 +49,7 @@ class Scales:
       damping: D; None for no damping.
       damping_decay: of the moving average p.
       noise_multiplier: of the queries that found them, all together as one Gaussian mechanism; None for public scales.
+      name: tells these queries from others, for those who count epsilon: `PrivateScales.name`.
     """
 
     clip: float
@@ -56,6 +58,7 @@ class Scales:
     damping: float | None = None
     damping_decay: float = 0.9
     noise_multiplier: float | None = None
+    name: str | None = None
 
     def __post_init__(self):
         shapes = tuple(np.asarray(shape, np.float32) for shape in self.shapes)
@@ -84,6 +87,7 @@ class Scales:
             "damping": self.damping,
             "damping_decay": self.damping_decay,
             "noise_multiplier": self.noise_multiplier,
+            "name": self.name,
         }
 
     @classmethod
@@ -110,8 +114,9 @@ class ScaledClip(ClippingRule):
         validate.boolean("precondition", self.precondition)
 
     @property
-    def prior_noise_multiplier(self):
-        return self.scales.noise_multiplier
+    def prior(self):
+        noise = self.scales.noise_multiplier
+        return None if noise is None else Prior(noise, self.scales.name)
 
     def initial_state(self, specs):
         """The scales, which never change and are saved with the weights that were trained by them; and p."""

@@ -30,6 +30,7 @@ Edge cases.
 from __future__ import annotations
 
 import os
+import uuid
 from typing import Any
 
 import numpy as np
@@ -58,13 +59,14 @@ class PrivatePCA:
     Attributes:
       components_: [num_components, dimensions], orthonormal rows, the largest eigenvalue first.
       eigenvalues_: those of the noised matrix; private, like the components.
+      name: tells this object, and what is loaded from its file, from all others: by it they are counted once.
     """
 
     def __init__(self, *, num_components: int, noise_multiplier: float, seed: int | None = None):
         self.num_components = validate.positive_integer("num_components", num_components)
         self._noise_multiplier = validate.noise_multiplier("noise_multiplier", noise_multiplier)
         self._seed = validate.seed("seed", seed)
-        self._fits = 0
+        self._fits, self.name = 0, f"pca-{uuid.uuid4().hex}"
         self.components_: np.ndarray | None = None
         self.eigenvalues_: np.ndarray | None = None
 
@@ -76,7 +78,7 @@ class PrivatePCA:
     @property
     def event(self) -> Any:
         """The `dp_accounting` event of all that was fitted so far; before the first `fit`, of one."""
-        return events.gaussian_event(self.noise_multiplier, max(1, self._fits))
+        return events.named(events.gaussian_event(self.noise_multiplier, max(1, self._fits)), self.name)
 
     def fit(self, x: Any) -> PrivatePCA:
         """Learns the components from the rows of `x`: numpy, a memory map or a tensor. Every call is paid for."""
@@ -128,6 +130,7 @@ class PrivatePCA:
                 eigenvalues=self.eigenvalues_,
                 noise_multiplier=self.noise_multiplier,
                 fits=self._fits,
+                name=self.name,
             )
 
     @classmethod
@@ -139,11 +142,11 @@ class PrivatePCA:
           OSError: where it is not there.
         """
         with files.saved_arrays(path, "PrivatePCA") as stored:
-            arrays = {name: stored[name] for name in ("components", "eigenvalues", "noise_multiplier", "fits")}
+            arrays = {name: stored[name] for name in ("components", "eigenvalues", "noise_multiplier", "fits", "name")}
             return cls._from_arrays(**arrays)
 
     @classmethod
-    def _from_arrays(cls, components, eigenvalues, noise_multiplier, fits) -> PrivatePCA:
+    def _from_arrays(cls, components, eigenvalues, noise_multiplier, fits, name) -> PrivatePCA:
         floats = components.dtype.kind == eigenvalues.dtype.kind == "f"
         if not floats or components.ndim != 2 or eigenvalues.shape != components.shape[:1]:
             raise ValueError(f"components of shape {components.shape}, eigenvalues of shape {eigenvalues.shape}")
@@ -151,7 +154,7 @@ class PrivatePCA:
             raise ValueError("components that are not finite")
         pca = cls(num_components=len(components), noise_multiplier=float(noise_multiplier))
         pca.components_, pca.eigenvalues_ = components, eigenvalues
-        pca._fits = validate.positive_integer("fits", fits.item())
+        pca._fits, pca.name = validate.positive_integer("fits", fits.item()), str(name)
         return pca
 
 

@@ -100,7 +100,7 @@ class PrivateStrategy(Strategy):
         if not isinstance(strategy, Strategy):
             raise ValueError(f"`strategy` must be a `flwr.serverapp.strategy.Strategy`; got {strategy!r}.")
         sums.check_rule(rule)
-        if rule.prior_noise_multiplier is not None:
+        if rule.prior is not None:
             raise ValueError(
                 "The scales of `rule` were asked of examples, and here a client is the unit: with many examples it has "
                 "paid many times. Give `core.Scales` of public data, or count what they cost a client by `other_event` "

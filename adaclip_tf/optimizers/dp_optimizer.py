@@ -15,6 +15,7 @@ from absl import logging
 
 from adaclip_tf import core
 from adaclip_tf._internal import keras, signatures, variables
+from adaclip_tf._internal.prior import Prior
 from adaclip_tf.optimizers import checks, replicas, tags, traced
 from adaclip_tf.optimizers.settings import Settings
 from adaclip_tf.optimizers.shell import Shell
@@ -115,9 +116,9 @@ class DPOptimizer(Shell):
         return self.private_step.microbatch_sensitivity
 
     @property
-    def prior_noise_multiplier(self) -> float | None:
-        """Of what the data was asked before training, as for `scales=`, all together as one Gaussian mechanism."""
-        return self.rule.prior_noise_multiplier
+    def prior(self) -> Prior | None:
+        """What the data was asked before training, as for `scales=`."""
+        return self.rule.prior
 
     def past_steps(self) -> past_steps.PastSteps:
         """How many noised steps the weights have seen and what these were like, from the saved state.

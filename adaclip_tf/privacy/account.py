@@ -7,11 +7,12 @@ from typing import Any
 import dp_accounting
 
 from adaclip_tf.privacy import claims, past_steps, session
-from adaclip_tf.privacy.events import with_prior
-from adaclip_tf.privacy.ledger import BLOCK, Ledger
+from adaclip_tf.privacy.events import named, prior_event, with_prior
+from adaclip_tf.privacy.ledger import BLOCK, Ledger, Release
 from adaclip_tf.privacy.mechanism import Mechanism
 from adaclip_tf.privacy.meter import Before, PrivacyMeter
-from adaclip_tf.privacy.private_optimizer import PrivateOptimizer, noised_steps
+from adaclip_tf.privacy.private_optimizer import PrivateOptimizer
+from adaclip_tf.privacy.taken import Taken
 
 
 class Account:
@@ -37,74 +38,74 @@ class Account:
         self._other_event = other_event
         self._new_phase = new_phase
         self._session: session.Session | None = None
-        self._last: PrivateOptimizer | None = None
-        self._earlier: list[dp_accounting.DpEvent] = []  # of other optimizers, where there is no ledger
+        self._taken = Taken()  # where there is no ledger
         self._planned = claimed
 
     def _before(self, optimizer: PrivateOptimizer) -> Before:
         """What to add to the optimizer's count of steps, and what else was spent."""
         if self._session is not None:
             return Before(self._session.paid_before, self._session.others)
-        prior = optimizer.prior_noise_multiplier
+        now = optimizer.past_steps()
+        mine = [] if self._other_event is None else [self._other_event]
         if self.ledger is None:
-            others = [*self._earlier, *([] if self._other_event is None else [self._other_event])]
-            return Before(0, with_prior(dp_accounting.ComposedDpEvent(others) if others else None, prior))
+            spent = _composed([*self._taken.events(now.phase, now.steps), *mine])
+            for prior in (*self._taken.priors, optimizer.prior):
+                spent = with_prior(spent, prior)
+            return Before(0, spent)
         # Nothing is under way: all that the ledger holds, and what the optimizer has taken beyond that.
-        phase = optimizer.past_steps().phase
         phases, releases = self.ledger.read()
-        known = next((entry.reserved for entry in phases if entry.id == phase), 0)
-        events = [self.ledger.event()]
-        if self._other_event is not None and all((r.phase, r.event) != (phase, self._other_event) for r in releases):
-            events.append(self._other_event)
-        before = with_prior(dp_accounting.ComposedDpEvent(events), prior, [release.event for release in releases])
-        return Before(-known, before)
+        phase = next((entry for entry in phases if entry.id == now.phase), None)
+        if any((release.phase, release.event) == (now.phase, self._other_event) for release in releases):
+            mine = []
+        alike = phase is not None and phase.mechanism == self.meter.mechanism(optimizer)
+        others = _composed([self.ledger.event(without=now.phase if alike else None), *mine])
+        steps = 0
+        if phase is not None:
+            steps = phase.steps - min(now.steps, phase.reserved) if alike else -phase.reserved
+        return Before(steps, with_prior(others, optimizer.prior, _named(releases)))
 
     # -----------------------------------------------------------------------------------------------
     # Along a run.
 
     def begin(self, optimizer: PrivateOptimizer) -> None:
         """Looks at the optimizer's state, and opens a session in the ledger."""
+        now, mechanism, prior = optimizer.past_steps(), self.meter.mechanism(optimizer), optimizer.prior
         if self.ledger is None:
-            self._remember(optimizer)
+            self._taken.begin(now.phase, mechanism, now.steps, prior)
         else:
             if self._session is not None:
                 if self.has_another_phase(optimizer):
                     self._session.close(self._session.seen)  # nothing was spent on that one
                 self._session.abandon()
-            prior = optimizer.prior_noise_multiplier
-            written = [release.event for release in self.ledger.read()[1]]
-            if with_prior(self._other_event, prior, written) is not self._other_event:
-                self.ledger.add(f"scales of {optimizer.name}", dp_accounting.GaussianDpEvent(prior))
-            now = optimizer.past_steps()
+            written = _named(self.ledger.read()[1])
+            if prior is not None and with_prior(self._other_event, prior, written) is not self._other_event:
+                self.ledger.add(f"scales of {optimizer.name}", prior_event(prior))
             fresh = past_steps.new_phase() if self._new_phase else None
             self._session = session.Session(
                 self.ledger,
                 phase=now.phase,
                 optimizer=optimizer.name,
-                mechanism=self.meter.mechanism(optimizer),
+                mechanism=mechanism,
                 count=now.steps,
                 other_event=self._other_event,
                 fresh=None if fresh is None else past_steps.phase_name(fresh),
             )
             if self._session.phase != now.phase:
                 optimizer.start_phase(fresh)
-        self._planned = self.meter.mechanism(optimizer)
-
-    def _remember(self, optimizer: PrivateOptimizer) -> None:
-        """Counts what another optimizer has spent under this account, before this one takes over."""
-        last, self._last = self._last, optimizer
-        if last is None or last.past_steps().phase == optimizer.past_steps().phase:
-            return
-        if noised_steps(last):
-            self._earlier.append(self.meter.mechanism(last).event(steps=noised_steps(last)))
+        self._planned = mechanism
 
     def rewound(self, steps: int) -> bool:
         """Whether the optimizer counts fewer steps than it has counted in this session."""
         return self._session is not None and steps < self._session.seen
 
     def has_another_phase(self, optimizer: PrivateOptimizer) -> bool:
-        """Whether the optimizer's phase is not the session's."""
-        return self._session is not None and optimizer.past_steps().phase != self._session.phase
+        """Whether the optimizer's phase is not the run's."""
+        phase = optimizer.past_steps().phase
+        return self._taken.is_another(phase) if self._session is None else phase != self._session.phase
+
+    def has_more(self) -> bool:
+        """Whether something else than this run has written to the ledger, since this was asked last."""
+        return self._session is not None and self._session.has_more()
 
     def before_call(self, steps: int, steps_per_call: int, wished: int | None) -> None:
         """Writes the steps of the next call down."""
@@ -113,13 +114,16 @@ class Account:
 
     def after_call(self, optimizer: PrivateOptimizer, steps: int, *, thorough: bool) -> None:
         """Whether the steps were what they were said to be, by the optimizer's own state, if `thorough`."""
+        self._taken.see(steps)
         if self._session is not None:
             self._session.seen = max(self._session.seen, steps)
         wrong = claims.false_claim(optimizer, self._planned) if thorough else None
         if wrong is not None:
+            worse = claims.worse(optimizer, self._planned)
+            self._taken.worsen(worse)
             if self._session is not None:
-                self._session.worsen(claims.worse(optimizer, self._planned))
-                self._session.close(steps)
+                self._session.worsen(worse)
+            self.end(steps)
             raise ValueError(wrong)
 
     def settle(self, steps: int) -> None:
@@ -128,9 +132,11 @@ class Account:
             self._session.settle(steps)
 
     def end(self, steps: int) -> None:
-        """The end of the run."""
+        """The end of the run. From now on the ledger may hold more than this run knows."""
+        self._taken.see(steps)
         if self._session is not None:
             self._session.close(steps)
+            self._session = None
 
     def broken_off(self, optimizer: PrivateOptimizer, steps_per_call: int) -> None:
         """Ends the session of a run that was broken off, if there is one, and what it had begun."""
@@ -138,3 +144,12 @@ class Account:
         if self._session is not None:
             self._session.broken_off(steps_per_call)
             self._session = None
+
+
+def _composed(events: list[dp_accounting.DpEvent]) -> dp_accounting.DpEvent | None:
+    return dp_accounting.ComposedDpEvent(events) if events else None
+
+
+def _named(releases: tuple[Release, ...]) -> list[dp_accounting.DpEvent]:
+    """What a ledger holds besides steps, under the names that it has there."""
+    return [named(release.event, release.name) for release in releases]

@@ -222,6 +222,8 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         steps, horizon = self.noised_steps, self._horizon
         if self._account.ledger is not None and self._account.rewound(steps):
             self._start()  # something has restored an older state in the middle of it
+        if self._account.has_more():
+            self._plan()  # somebody has spent of the same ledger in the middle of it
         if horizon.next_call_passes(steps):
             self._account.end(steps)
             raise PrivacyBudgetSpentError(self._spent(steps))
@@ -232,8 +234,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         self._horizon.batches_seen = batch + 1
         if logs is not None and self._at_end_of_epoch is not None:
             logs["epsilon"] = self._at_end_of_epoch
-        if self._account.ledger is not None or not self._checked:
-            self._after_call(thorough=not self._checked)
+        self._after_call(thorough=not self._checked)
         steps = self.noised_steps
         if self._horizon.next_call_passes(steps):
             self._why_stopped = f"PrivacyBudget has stopped the training: {self._spent(steps)}"

@@ -39,8 +39,9 @@ def check_optimizer(optimizer: PrivateOptimizer, claimed: Mechanism, drawn: Draw
             "fixed size, account for them by `PrivacyBudget(..., sampling='shuffled')`."
         )
     if drawn is not None and drawn.accumulation_steps != optimizer.accumulation_steps:
+        parts = "1 part" if drawn.accumulation_steps == 1 else f"{drawn.accumulation_steps} parts"
         raise ValueError(
-            f"The batches come in {drawn.accumulation_steps} parts each and the optimizer has `accumulation_steps`="
+            f"The batches come in {parts} each and the optimizer has `accumulation_steps`="
             f"{optimizer.accumulation_steps}; give both the same number."
         )
     if poisson and not _one_each(optimizer, claimed):

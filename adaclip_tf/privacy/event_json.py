@@ -8,7 +8,7 @@ import dp_accounting
 from dp_accounting import dp_event
 
 from adaclip_tf._internal import validate
-from adaclip_tf.privacy import choice
+from adaclip_tf.privacy import choice, events
 
 _LAWS = {choice.PrivateChoice(1.0, law).event(dp_accounting.NoOpDpEvent()).shape: law for law in choice.LAWS}
 
@@ -30,6 +30,8 @@ def dump(event: dp_accounting.DpEvent) -> dict[str, Any]:
         return {"kind": "repeated", "count": int(event.count), "event": dump(event.event)}
     if isinstance(event, dp_event.RepeatAndSelectDpEvent) and event.shape in _LAWS:
         return {"kind": "chosen", "law": _LAWS[event.shape], "mean": float(event.mean), "event": dump(event.event)}
+    if isinstance(event, events.NamedEvent):
+        return {"kind": "named", "name": str(event.name), "event": dump(event.events[0])}
     if isinstance(event, dp_accounting.ComposedDpEvent):
         return {"kind": "composed", "events": [dump(part) for part in event.events]}
     raise ValueError(
@@ -68,6 +70,8 @@ def load(value: Any) -> dp_accounting.DpEvent:
         return dp_accounting.SelfComposedDpEvent(load(value.get("event")), count)
     if kind == "chosen":
         return choice.PrivateChoice(value.get("mean", 0.0), value.get("law", "")).event(load(value.get("event")))
+    if kind == "named" and isinstance(value.get("name"), str):
+        return events.named(load(value.get("event")), value["name"])
     if kind == "composed" and isinstance(value.get("events"), list):
         return dp_accounting.ComposedDpEvent([load(part) for part in value["events"]])
     raise ValueError(f"an event of the unknown kind {kind!r}")

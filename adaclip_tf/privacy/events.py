@@ -52,10 +52,30 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import attr
 import dp_accounting
 
+from adaclip_tf._internal.prior import Prior
 from adaclip_tf.privacy import private_optimizer
 from adaclip_tf.privacy.mechanism import Mechanism
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True, repr=False)
+class NamedEvent(dp_accounting.ComposedDpEvent):
+    """What one object has asked of the data. Two that have asked alike are two events, and both are paid for.
+
+    To an accountant it is the events that it composes. `named` makes one.
+    """
+
+    name: str = ""
+
+    def __repr__(self) -> str:
+        return f"ComposedDpEvent(events={self.events!r})"
+
+
+def named(event: dp_accounting.DpEvent, name: str) -> NamedEvent:
+    """`event`, as the one of the object with this name."""
+    return NamedEvent([event], name)  # type: ignore[call-arg, arg-type]  # dp_accounting has no types
 
 
 def gaussian_event(noise_multiplier: float, count: int = 1) -> dp_accounting.DpEvent:
@@ -125,15 +145,20 @@ def noise_of_gaussians(event: dp_accounting.DpEvent) -> float | None:
     return None if squares is None else math.inf if squares == 0.0 else squares**-0.5
 
 
+def prior_event(prior: Prior) -> dp_accounting.DpEvent:
+    """The event of what a clipping rule was made by."""
+    asked = dp_accounting.GaussianDpEvent(prior.noise_multiplier)
+    return asked if prior.name is None else named(asked, prior.name)
+
+
 def with_prior(
-    other_event: dp_accounting.DpEvent | None, prior: float | None, known: Iterable[dp_accounting.DpEvent] = ()
+    other_event: dp_accounting.DpEvent | None, prior: Prior | None, known: Iterable[dp_accounting.DpEvent] = ()
 ) -> dp_accounting.DpEvent | None:
-    """`other_event`, and what a clipping rule was made by (`ClippingRule.prior_noise_multiplier`) if it is in neither
-    that nor in what is `known` to be counted."""
+    """`other_event`, and what a clipping rule was made by if it is in neither that nor in what is `known` to count."""
     counted = [*known, *([] if other_event is None else [other_event])]
     if prior is None or any(_holds(event, prior) for event in counted):
         return other_event
-    mine = dp_accounting.GaussianDpEvent(prior)
+    mine = prior_event(prior)
     return mine if other_event is None else dp_accounting.ComposedDpEvent([other_event, mine])
 
 
@@ -150,9 +175,13 @@ def _inverse_squares(event: dp_accounting.DpEvent) -> float | None:
     return None
 
 
-def _holds(event: dp_accounting.DpEvent, noise: float) -> bool:
-    """Whether `event`, or a part of it, is worth a Gaussian mechanism of this noise."""
+def _holds(event: dp_accounting.DpEvent, prior: Prior) -> bool:
+    """Whether `event`, or a part of it, is what `prior` was: by its name, or where that has none by its noise."""
     mine = noise_of_gaussians(event)
-    if mine is not None and math.isclose(mine, noise, rel_tol=1e-9):
-        return True
-    return isinstance(event, dp_accounting.ComposedDpEvent) and any(_holds(part, noise) for part in event.events)
+    if mine is not None:
+        if prior.name is None and math.isclose(mine, prior.noise_multiplier, rel_tol=1e-9):
+            return True
+        # By the name: not more noise than it had, so that a further question is not left out.
+        if isinstance(event, NamedEvent) and event.name == prior.name and mine <= prior.noise_multiplier * (1 + 1e-9):
+            return True
+    return isinstance(event, dp_accounting.ComposedDpEvent) and any(_holds(part, prior) for part in event.events)

@@ -45,6 +45,9 @@ class PrivacyMeter:
       examples_per_user: protects a user who has up to this many examples.
       other_event: a dp_accounting event to add, such as `PrivatePCA(...).event`.
       before: or a function from the optimizer to all that was spent before, for those who keep a ledger.
+
+    Attributes:
+      before: such a function: what else was spent, and steps to add to the optimizer's own.
     """
 
     def __init__(
@@ -62,8 +65,8 @@ class PrivacyMeter:
         self.delta = check_delta(delta, claimed.num_examples)
         self.accountant = accountants.named(accountant).name
         self.examples_per_user = validate.positive_integer("examples_per_user", examples_per_user)
-        self._before = before or (
-            lambda optimizer: Before(0, events.with_prior(other_event, optimizer.prior_noise_multiplier))
+        self.before: Callable[[PrivateOptimizer], Before] = before or (
+            lambda optimizer: Before(0, events.with_prior(other_event, optimizer.prior))
         )
         self._curve: curve.EpsilonCurve | None = None
         self._curve_of: tuple[Any, ...] | None = None
@@ -91,7 +94,7 @@ class PrivacyMeter:
         return Mechanism(
             min(noise, before.noise_multiplier) if before.steps else noise,
             self.claimed.num_examples,
-            self.claimed.batch_size,
+            min(max(self.claimed.batch_size, before.batch_size if before.steps else 0), self.claimed.num_examples),
             self.claimed.sampling,
             claims.sensitivity(optimizer, self.claimed),
         )
@@ -115,7 +118,7 @@ class PrivacyMeter:
           optimizer: whose steps they are.
           accountants: as for `statement.report_on`.
         """
-        paid_before, others = self._before(optimizer)
+        paid_before, others = self.before(optimizer)
         steps = noised_steps(optimizer) + paid_before
         if steps <= 0:
             return None
@@ -130,7 +133,7 @@ class PrivacyMeter:
 
     def _epsilon_curve(self, optimizer: PrivateOptimizer) -> curve.EpsilonCurve:
         """Made once, and again only if what a step costs, or what was spent before, has turned out to be another."""
-        step, before = self.mechanism(optimizer), self._before(optimizer)
+        step, before = self.mechanism(optimizer), self.before(optimizer)
         if self._curve is None or self._curve_of != (step, before):
             self._curve = curve.EpsilonCurve(
                 step,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, Protocol
 
+from adaclip_tf._internal.prior import Prior
 from adaclip_tf.privacy.past_steps import PastSteps
 
 
@@ -22,7 +23,7 @@ class PrivateOptimizer(Protocol):
     accumulation_steps: int
     seed: int | None
     iterations: Any  # how often it has updated the weights
-    prior_noise_multiplier: float | None  # of what was asked before training, as `ClippingRule` has it
+    prior: Prior | None  # what was asked before training, as `ClippingRule` has it
 
     @property
     def microbatch_sensitivity(self) -> float:

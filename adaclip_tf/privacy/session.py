@@ -57,7 +57,7 @@ class Session:
                 mine = Release(f"other_event of {optimizer}", other_event, self._phase.id)
                 ledger.write(phases, (*releases, mine))
             ledger.replace(self._phase)
-            self.others = ledger.event(without=self._phase.id)
+            self._others, self._stamp, self._more = ledger.event(without=self._phase.id), ledger.stamp(), False
         except BaseException:
             self.abandon()
             raise
@@ -70,6 +70,23 @@ class Session:
     def paid_before(self) -> int:
         """What to add to the optimizer's count for the steps that this phase has paid for."""
         return self._phase.paid - self._phase.start
+
+    @property
+    def others(self) -> dp_accounting.DpEvent:
+        """All that the ledger holds now, without this phase: this process may add to it while it trains."""
+        self._look()
+        return self._others
+
+    def has_more(self) -> bool:
+        """Whether something else was added since this was asked last."""
+        self._look()
+        more, self._more = self._more, False
+        return more
+
+    def _look(self) -> None:
+        stamp = self._ledger.stamp()
+        if stamp != self._stamp:
+            self._others, self._stamp, self._more = self._ledger.event(without=self._phase.id), stamp, True
 
     def reserve(self, needed: int, wished: int) -> None:
         """Writes down that the optimizer may go up to `needed` steps; up to `wished` while at it, or a block."""
@@ -107,8 +124,10 @@ class Session:
             locking.release(self._ledger.lock_path)
 
     def _write(self, **changes) -> None:
+        self._look()
         self._phase = dataclasses.replace(self._phase, **changes)
         self._ledger.replace(self._phase)
+        self._stamp = self._ledger.stamp()
 
 
 def _check(known: Phase, mechanism: Mechanism, count: int, path: str) -> None:

@@ -140,7 +140,8 @@ class PrivateScales:
     @property
     def event(self) -> dp_accounting.DpEvent:
         """The `dp_accounting` event of all that was fitted so far; before the first `fit`, of one."""
-        return self.settings.event(method.QueryNoise(self.noise_multiplier, self.count_noise), max(1, self._fits))
+        asked = self.settings.event(method.QueryNoise(self.noise_multiplier, self.count_noise), max(1, self._fits))
+        return events.named(asked, self.name)
 
     def statement(self, *, delta: float) -> str:
         """What was asked of the data and what it cost, in words."""
@@ -240,7 +241,7 @@ class PrivateScales:
             )
         damping, decay = self.settings.damping, self.settings.damping_decay
         noise = events.noise_of_gaussians(self.event)
-        return core.Scales(self.clip_ or 0.0, self.shapes_, multiplier, damping, decay, noise)
+        return core.Scales(self.clip_ or 0.0, self.shapes_, multiplier, damping, decay, noise, self.name)
 
     def _check_fitted(self) -> None:
         if self.clip_ is None:

@@ -131,7 +131,7 @@ def test_save_and_load(tmp_path, rng):
     restored = pca.PrivatePCA.load(tmp_path / "pca.npz")
     np.testing.assert_array_equal(restored.transform(x), model.transform(x))
     assert restored.event == model.event
-    assert restored.fit(x).event == events.gaussian_event(4.0, 2)
+    assert restored.fit(x).event.events == [events.gaussian_event(4.0, 2)]
 
 
 def test_every_fit_is_paid_for_through_saving_and_loading(tmp_path, rng):
@@ -139,10 +139,10 @@ def test_every_fit_is_paid_for_through_saving_and_loading(tmp_path, rng):
     model = pca.PrivatePCA(num_components=2, noise_multiplier=4.0)
     for fits in (1, 2, 3):
         model.fit_transform(x)
-        assert model.event == events.gaussian_event(4.0, fits)
+        assert model.event.events == [events.gaussian_event(4.0, fits)]
         model.save(tmp_path / "pca.npz")
         model = pca.PrivatePCA.load(tmp_path / "pca.npz")
-        assert model.event == events.gaussian_event(4.0, fits)
+        assert model.event.events == [events.gaussian_event(4.0, fits)]
         assert model.noise_multiplier == 4.0
 
 
@@ -155,7 +155,7 @@ def test_a_fit_that_fails_after_it_has_looked_is_paid_for(rng, monkeypatch):
     monkeypatch.setattr(np.linalg, "eigh", fail)
     with pytest.raises(np.linalg.LinAlgError):
         model.fit(rng.normal(size=(30, 5)))
-    assert model.event == events.gaussian_event(4.0, 2)
+    assert model.event.events == [events.gaussian_event(4.0, 2)]
 
 
 @pytest.mark.slow
@@ -186,4 +186,4 @@ def test_the_noise_of_what_was_fitted_stays():
     fitted = pca.PrivatePCA(num_components=1, noise_multiplier=10.0).fit(np.eye(3))
     with pytest.raises(AttributeError):
         fitted.noise_multiplier = 1e6
-    assert fitted.event.event.noise_multiplier == 10.0
+    assert fitted.event.events[0].event.noise_multiplier == 10.0

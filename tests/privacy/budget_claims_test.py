@@ -139,7 +139,7 @@ def test_of_refuses_an_optimizer_that_does_not_fit():
     for data in (batches, batches.prefetch(1)):
         refused("in 2 parts each and the optimizer has `accumulation_steps`=1", compiled(), data, budget)
     two = compiled(accumulation_steps=2)
-    refused("in 1 parts each and the optimizer has `accumulation_steps`=2", two, poisson(), budget)
+    refused("in 1 part each and the optimizer has `accumulation_steps`=2", two, poisson(), budget)
     refused("no `expected_batch_size`", compiled(size=None), poisson(), PrivacyBudget.of(poisson(), delta=DELTA))
     refused("`expected_batch_size` is 16", compiled(size=16), poisson(), PrivacyBudget.of(poisson(), delta=DELTA))
 
@@ -216,7 +216,7 @@ def test_larger_draws_than_are_counted_are_refused(derived):
 @pytest.mark.parametrize("derived", DERIVED)
 def test_two_draws_are_no_parts_of_one(derived):
     """An example can be in both."""
-    refused("in 1 parts", compiled(accumulation_steps=2), DERIVED[derived](poisson()), PrivacyBudget(**WHERE))
+    refused("in 1 part each", compiled(accumulation_steps=2), DERIVED[derived](poisson()), PrivacyBudget(**WHERE))
 
 
 def test_a_poisson_batch_without_a_public_divisor_is_refused():

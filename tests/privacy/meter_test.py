@@ -27,7 +27,7 @@ class Homemade:
     expected_batch_size = 100
     accumulation_steps = 1
     microbatch_sensitivity = 1.0
-    prior_noise_multiplier = None
+    prior = None
 
     def __init__(self, noise_multiplier=2.0, steps=0, past_noise=None):
         self.noise_multiplier, self.noised_steps, self.iterations = noise_multiplier, steps, steps

@@ -94,4 +94,4 @@ def test_one_gaussian_for_all():
     assert events.noise_of_gaussians(ASKED) == pytest.approx((3 / 36 + 4 / 64) ** -0.5, rel=1e-12)
     sampled = dp_accounting.PoissonSampledDpEvent(0.1, events.gaussian_event(6.0))
     assert events.noise_of_gaussians(dp_accounting.ComposedDpEvent([ASKED, sampled])) is None
-    assert adaclip_tf.DPFixedClipSGD(l2_norm_clip=1.0, noise_multiplier=1.0).prior_noise_multiplier is None
+    assert adaclip_tf.DPFixedClipSGD(l2_norm_clip=1.0, noise_multiplier=1.0).prior is None

@@ -106,7 +106,7 @@ def test_every_query_that_is_made_is_in_the_event(monkeypatch):
     monkeypatch.setattr(scales, "_normals", lambda shapes: asked.append(len(shapes)) or normals(shapes))
     scales._learn(Fake([0.0] * 10, [[np.ones([3, 1]), np.ones([1])]] * 2))
     assert asked == [1] * 5 + [2] * 2 + [1] * 5
-    first, second = scales.event.events
+    first, second = scales.event.events[0].events
     assert (first.event.noise_multiplier, first.count) == (1.0, 2)
     assert (second.event.noise_multiplier, second.count) == (4.0, 10)
 
@@ -175,7 +175,7 @@ def test_every_fit_is_paid_for_through_saving_and_loading(tmp_path, fitted):
     assert ours.get_config() == theirs.get_config()
     before = adaclip_tf.epsilon_of(again.event, delta=1e-5)
     again.fit(model, loss(), data(20))
-    first, second = again.event.events
+    first, second = again.event.events[0].events
     assert (first.count, second.count) == (6, 48)
     assert adaclip_tf.epsilon_of(again.event, delta=1e-5) > before
     assert "learnt 2 times" in again.statement(delta=1e-5)
@@ -187,7 +187,7 @@ def test_a_fit_that_fails_after_it_has_looked_is_paid_for(fitted, monkeypatch):
     for fits in (1, 2):
         with pytest.raises(ZeroDivisionError):
             scales.fit(fitted[0], loss(), data(20))
-        assert scales.event.events[0].count == 3 * fits
+        assert scales.event.events[0].events[0].count == 3 * fits
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a file of ours", None])

@@ -1,0 +1,227 @@
+"""What was spent stays spent: other optimizers, older states, other budgets, questions that cost the same twice."""
+
+import dp_accounting
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import adaclip_tf
+from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD, Ledger, PrivacyBudget, PrivatePCA, core, poisson_batches
+from adaclip_tf.privacy import events
+from adaclip_tf.privacy.mechanism import Mechanism
+from tests import models
+from tests.optimizers import pool
+
+N, BATCH, DELTA, Z, PER_EPOCH = 32, 4, 1e-3, 2.0, 3
+STEP = Mechanism(Z, N, BATCH)
+ASKED = 6.0  # noise of the scales
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger.json"
+
+
+def optimizer():
+    return DPFixedClipSGD(0.1, l2_norm_clip=1.0, noise_multiplier=Z, expected_batch_size=BATCH)
+
+
+def scaled(name):
+    """An optimizer with scales that cost `ASKED`."""
+    shapes = [np.ones([1] * len(variable.shape)) for variable in models.softmax_regression().trainable_variables]
+    scales = core.Scales(1.0, shapes, noise_multiplier=ASKED, name=name)
+    made = DPAdaClipSGD(0.1, noise_multiplier=Z, expected_batch_size=BATCH, scales=scales)
+    return DPAdaClipSGD.from_config(made.get_config())  # as one that was saved
+
+
+def compiled(with_optimizer=None):
+    model = models.softmax_regression()
+    model.compile(with_optimizer or optimizer(), models.per_example_loss())
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+_POOL = pool.Pool(compiled)
+
+
+@pytest.fixture(autouse=True)
+def _begin():
+    _POOL.begin()
+
+
+def batches(steps=PER_EPOCH):
+    return poisson_batches(models.data(N), expected_batch_size=BATCH, steps=steps)
+
+
+def train(model, budget, *more, epochs=1):
+    model.fit(batches(), epochs=epochs, verbose=0, callbacks=[budget, *more])
+
+
+def made_budget(**options):
+    return PrivacyBudget.of(batches(), delta=DELTA, **options)
+
+
+def epsilon(steps, *others):
+    event = dp_accounting.ComposedDpEvent([*others, *([STEP.event(steps=steps)] if steps else [])])
+    return pytest.approx(adaclip_tf.epsilon_of(event, delta=DELTA), rel=1e-9)
+
+
+def asked(name):
+    return events.named(events.gaussian_event(ASKED), name)
+
+
+# ---------------------------------------------------------------------------------------------------
+# One budget without a ledger.
+
+
+def test_a_new_optimizer_does_not_make_a_budget_forget():
+    model, budget = _POOL.take(), made_budget()
+    train(model, budget)
+    model.compile(optimizer(), models.per_example_loss())
+    assert budget.epsilon == epsilon(PER_EPOCH)
+    model.fit(batches(), verbose=0)  # without the budget, which is asked all the same
+    assert budget.epsilon == epsilon(2 * PER_EPOCH)
+    assert budget.report()["guarantee"]["rdp"] == epsilon(2 * PER_EPOCH)
+
+
+def test_an_older_state_does_not_make_a_budget_forget(tmp_path):
+    model, budget = _POOL.take(), made_budget()
+    train(model, budget)
+    old = [np.array(variable) for variable in model.optimizer.variables]
+    train(model, budget)
+    for variable, value in zip(model.optimizer.variables, old):
+        variable.assign(value)
+    assert budget.noised_steps == PER_EPOCH
+    assert budget.epsilon == epsilon(2 * PER_EPOCH)
+    train(model, budget)
+    assert budget.epsilon == epsilon(3 * PER_EPOCH)
+
+
+def test_a_run_that_was_broken_off_is_not_forgotten_with_its_optimizer():
+    class Stop(tf.keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 1:
+                raise KeyboardInterrupt
+
+    model, budget = _POOL.take(), made_budget()
+    with pytest.raises(KeyboardInterrupt):
+        train(model, budget, Stop())
+    model.compile(optimizer(), models.per_example_loss())
+    train(model, budget)
+    assert budget.epsilon == epsilon(2 + PER_EPOCH)
+
+
+def test_scales_of_an_earlier_optimizer_still_count():
+    model, budget = compiled(scaled("one")), made_budget()
+    train(model, budget)
+    assert budget.epsilon == epsilon(PER_EPOCH, asked("one"))
+    model.compile(optimizer(), models.per_example_loss())
+    train(model, budget)
+    assert budget.epsilon == epsilon(2 * PER_EPOCH, asked("one"))
+
+
+# ---------------------------------------------------------------------------------------------------
+# Questions that cost the same.
+
+
+@pytest.mark.parametrize(
+    ("said", "counted"), [(asked("one"), 1), (asked("other"), 2), (events.gaussian_event(ASKED), 2)]
+)
+def test_scales_are_known_by_their_name(said, counted):
+    """Others of the same noise are others."""
+    model, budget = compiled(scaled("one")), made_budget(other_event=said)
+    train(model, budget)
+    assert budget.epsilon == epsilon(PER_EPOCH, *[events.gaussian_event(ASKED)] * counted)
+
+
+def test_scales_that_were_asked_again_are_not_what_was_said_before():
+    said = events.named(events.gaussian_event(9.0), "one")
+    model, budget = compiled(scaled("one")), made_budget(other_event=said)
+    train(model, budget)
+    assert budget.epsilon == epsilon(PER_EPOCH, events.gaussian_event(9.0), events.gaussian_event(ASKED))
+
+
+def test_a_ledger_holds_scales_of_the_same_noise_one_by_one(path):
+    for name in ("one", "two", "two"):
+        train(compiled(scaled(name)), made_budget(ledger=path))
+    assert Ledger(path).epsilon(delta=DELTA) == epsilon(3 * PER_EPOCH, asked("one"), asked("two"))
+
+
+def test_what_a_ledger_holds_by_the_name_of_the_scales_is_not_paid_twice(path):
+    Ledger(path).add("one", events.gaussian_event(ASKED))
+    train(compiled(scaled("one")), made_budget(ledger=path))
+    assert Ledger(path).epsilon(delta=DELTA) == epsilon(PER_EPOCH, asked("one"))
+
+
+def test_two_private_objects_of_the_same_noise_are_two(path):
+    """In one phase, too, where the same event again is a run that goes on."""
+    x, model = np.random.default_rng(0).normal(size=(N, 4)), _POOL.take()
+    pcas = [PrivatePCA(num_components=1, noise_multiplier=5.0).fit(x) for _ in range(2)]
+    for each in (pcas[0], pcas[0], pcas[1]):
+        train(model, made_budget(ledger=path, other_event=each.event))
+    assert Ledger(path).epsilon(delta=DELTA) == epsilon(3 * PER_EPOCH, events.gaussian_event(5.0, 2))
+
+
+def test_a_pca_keeps_its_name_in_its_file(tmp_path):
+    pca = PrivatePCA(num_components=1, noise_multiplier=5.0).fit(np.random.default_rng(0).normal(size=(N, 4)))
+    pca.save(tmp_path / "pca.npz")
+    assert (
+        PrivatePCA.load(tmp_path / "pca.npz").event
+        == pca.event
+        != PrivatePCA(num_components=1, noise_multiplier=5.0).event
+    )
+
+
+# ---------------------------------------------------------------------------------------------------
+# A ledger that others write to.
+
+
+def test_after_a_run_the_ledger_is_read_again(path):
+    model, budget = _POOL.take(), made_budget(ledger=path)
+    train(model, budget)
+    train(_POOL.take(), made_budget(ledger=path))
+    assert budget.epsilon == epsilon(2 * PER_EPOCH)
+    Ledger(path).add("more", events.gaussian_event(5.0))
+    assert budget.epsilon == epsilon(2 * PER_EPOCH, events.gaussian_event(5.0))
+    assert budget.report()["guarantee"]["rdp"] == budget.epsilon
+    assert budget.report()["steps"] == PER_EPOCH
+    model.compile(optimizer(), models.per_example_loss())
+    assert budget.epsilon == epsilon(2 * PER_EPOCH, events.gaussian_event(5.0))
+
+
+def test_an_older_state_does_not_hide_what_the_ledger_holds(path):
+    model, budget = _POOL.take(), made_budget(ledger=path)
+    train(model, budget)
+    old = [np.array(variable) for variable in model.optimizer.variables]
+    train(model, budget)
+    for variable, value in zip(model.optimizer.variables, old):
+        variable.assign(value)
+    assert budget.epsilon == epsilon(2 * PER_EPOCH)
+
+
+class Once(tf.keras.callbacks.Callback):
+    """Calls something after the first batch."""
+
+    def __init__(self, call):
+        super().__init__()
+        self._call = call
+
+    def on_train_batch_end(self, batch, logs=None):
+        call, self._call = self._call, lambda: None
+        call()
+
+
+@pytest.mark.parametrize("what", ["a release", "a training"])
+def test_what_is_spent_in_the_middle_of_a_run_counts_for_its_target(path, what):
+    target = adaclip_tf.epsilon_of(STEP.event(steps=3 * PER_EPOCH), delta=DELTA)
+
+    def spend():
+        if what == "a release":
+            Ledger(path).add("more", STEP.event(steps=PER_EPOCH))
+        else:
+            train(compiled(), made_budget(ledger=path, target_epsilon=target))
+
+    model, budget = _POOL.take(), made_budget(ledger=path, target_epsilon=target)
+    train(model, budget, Once(spend), epochs=5)
+    assert budget.noised_steps == 2 * PER_EPOCH
+    assert Ledger(path).epsilon(delta=DELTA) == epsilon(3 * PER_EPOCH) == budget.epsilon
