@@ -72,8 +72,7 @@ def plan(per_module: int, seed: int, by_tool: bool = True) -> list[Mutant]:
 
 
 def _try_all(folder: pathlib.Path, pending: list[Mutant], found: results.Results) -> None:
-    named = {test for mutant in pending if mutant.kind == mutation.BY_HAND for test in mutant.tests}
-    usual = _Usual(folder, tuple(sorted(named)))
+    usual = _Usual(folder, pending)
     for number, mutant in enumerate(pending, 1):
         seconds = usual.seconds(mutant)
         if seconds is None:
@@ -102,16 +101,21 @@ def _verdict_by_hand(mutant: Mutant, outcome: sandbox.Outcome) -> str:
 class _Usual:
     """How long tests take on the library as it is, where they must pass.
 
-    The tests that the written mistakes name are run all at once, the others selection by selection.
+    The tests that the written mistakes name are run all at once for each room of the library (Flower's can be run only
+    where that is installed), the others selection by selection.
     """
 
-    def __init__(self, folder: pathlib.Path, named: tuple[str, ...]):
-        self._folder, self._named = folder, named
+    def __init__(self, folder: pathlib.Path, pending: list[Mutant]):
+        self._folder = folder
+        self._named: dict[str, set[str]] = {}
+        for mutant in pending:
+            if mutant.kind == mutation.BY_HAND:
+                self._named.setdefault(_room(mutant), set()).update(mutant.tests)
         self._seconds: dict[tuple[str, ...], float | None] = {}
 
     def seconds(self, mutant: Mutant) -> float | None:
         """None where the tests do not even pass without a mistake."""
-        tests = self._named if mutant.kind == mutation.BY_HAND else mutant.tests
+        tests = tuple(sorted(self._named[_room(mutant)])) if mutant.kind == mutation.BY_HAND else mutant.tests
         if tests not in self._seconds:
             text = mutation.source(mutant.file)
             outcome = sandbox.run(self._folder, mutant.file, text, tests, _SLOWEST, stop=False)
@@ -120,6 +124,10 @@ class _Usual:
             if outcome.how != sandbox.PASSED:
                 print(f"{outcome.failed}\n{outcome.output}", flush=True)
         return self._seconds[tests]
+
+
+def _room(mutant: Mutant) -> str:
+    return mutant.file.partition("/")[0]
 
 
 def _is_killed(found: results.Results, mutant: Mutant) -> bool:

@@ -20,8 +20,8 @@ MISTAKES = (
     Mutation(
         "anything else that was spent pays for the scales",
         "privacy/events.py",
-        "if mine is not None and math.isclose(mine, noise, rel_tol=1e-9):",
-        "if mine is not None:",
+        "if prior.name is None and math.isclose(mine, prior.noise_multiplier, rel_tol=1e-9):",
+        "if True:",
         ("tests/privacy/prior_test.py::test_scales_count_once",),
     ),
     Mutation(
