@@ -2,6 +2,7 @@
 
     make reproduce                                             # everything: hours on two cores
     python -m examples.reproduce --experiment=softmax
+    python -m examples.reproduce --keep_tuned                  # the seeds alone, with what the grids chose before
     python -m examples.reproduce --report                      # docs/results.md, figures, summary from what was run
 
 Every training run leaves a file in --runs; the same command again goes on where it stopped. A finished experiment is
@@ -61,7 +62,9 @@ def run(experiment: experiments.Experiment, runs: pathlib.Path, values) -> pathl
     folder = runs / experiment.name
     run_all = functools.partial(reproduce_runs.run_all, folder=folder, workers=values.workers, data_dir=values.data_dir)
     bar = functools.partial(tqdm.tqdm, unit="run", smoothing=0.1, mininterval=1.0)
-    tuned = run_all(jobs.tuning_jobs(experiment), progress=functools.partial(bar, desc=f"{experiment.name} grid"))
+    tuned = results.tuned(experiment) if values.keep_tuned else None
+    if tuned is None:
+        tuned = run_all(jobs.tuning_jobs(experiment), progress=functools.partial(bar, desc=f"{experiment.name} grid"))
     chosen = jobs.choose(experiment, tuned)
     final = run_all(
         jobs.final_jobs(experiment, chosen, values.seeds),
@@ -86,6 +89,11 @@ if __name__ == "__main__":  # other programs in this folder have flags of the sa
     flags.DEFINE_integer("workers", os.cpu_count() or 1, "Processes that train side by side.", lower_bound=1)
     flags.DEFINE_string("runs", "runs/reproduce", "Folder with a file for every training run.")
     flags.DEFINE_string("data_dir", None, "Folder with MNIST's files, if they are at hand.")
+    flags.DEFINE_bool(
+        "keep_tuned",
+        False,
+        "Run the seeds anew with what docs/results has chosen from the grids; search them only if it has not.",
+    )
     flags.DEFINE_bool(
         "report", False, "Only write docs/results.md, its figures and the summary's tables from docs/results."
     )

@@ -67,6 +67,13 @@ def stored(name: str, docs: pathlib.Path) -> Results | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
+def tuned(experiment: experiments.Experiment, docs: pathlib.Path = DOCS) -> list[dict[str, Any]] | None:
+    """What the grids came to when they were searched, if that is known and the grids are still the same."""
+    results = stored(experiment.name, docs)
+    grids = json.loads(json.dumps({name: method.grid for name, method in experiment.methods.items()}))
+    return results["tuned"] if results is not None and results["grids"] == grids else None
+
+
 def pld_epsilon(experiment: experiments.Experiment, final: list[dict[str, Any]], epsilon: float) -> float:
     """The epsilon of the same runs by privacy loss distributions, the largest of all methods.
 

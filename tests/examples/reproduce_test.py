@@ -235,6 +235,15 @@ def test_the_difference_has_its_standard_error():
     )  # two means, each of sd sqrt(2) / sqrt(2)
 
 
+def test_what_the_grids_came_to_is_known_again_unless_they_changed(ran, tmp_path):
+    tuned, chosen, final, _ = ran
+    assert results.tuned(TINY, tmp_path) is None
+    results.store(TINY, tuned, chosen, final, tmp_path / "results")
+    assert jobs.choose(TINY, results.tuned(TINY, tmp_path)) == chosen
+    other = TINY._replace(methods={"abadi": TINY.methods["abadi"]})
+    assert results.tuned(other, tmp_path) is None
+
+
 def test_committed_results_and_configs_agree():
     """docs/results.md is what its command makes of the results files, and configs/paper.json what they chose."""
     known = json.loads(paper.CHOSEN.read_text())
