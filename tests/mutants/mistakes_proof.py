@@ -292,10 +292,10 @@ MISTAKES = (
         ),
     ),
     Mutation(
-        "the isolated path gets the whole batch",
+        "the isolated path runs the first microbatch again and again",
         "gradients/isolated.py",
         "        rows = k * microbatch_size + tf.range(microbatch_size)\n",
-        "        rows = 0 * k + tf.range(batch_size)\n",
+        "        rows = 0 * k + tf.range(microbatch_size)\n",
         ("tests/gradients/isolated_test.py::test_equals_one_run_per_example",),
     ),
     Mutation(

@@ -27,6 +27,7 @@ def test_a_list_holds_what_all_of_its_elements_are():
 def test_holes_are_remembered():
     """An element that nobody put in is zeros, whatever is known of the others."""
     assert joined(Listed(None, holes=True), Listed(Sizes(), (4, 3))).holes
+    assert not joined(Listed(Sizes(), (4, 3)), Listed(Sizes(), (5, 3))).holes
 
 
 def test_facts_inside_of_functions_are_not_left_to_the_run():
