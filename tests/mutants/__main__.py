@@ -85,13 +85,23 @@ def _try_all(folder: pathlib.Path, pending: list[Mutant], found: results.Results
         seconds = usual.seconds(mutant)
         if seconds is None:
             continue  # nothing can be said about it; the page says that it was not run
-        stop = mutant.kind == mutation.BY_TOOL
-        outcome = sandbox.run(folder, mutant.file, mutant.text, mutant.tests, 3.0 * seconds + 30.0, stop)
-        verdict = outcome.how if stop else _verdict_by_hand(mutant, outcome)
+        outcome = _outcome(folder, mutant, 3.0 * seconds + 30.0, found.once_killed_by(mutant))
+        verdict = outcome.how if mutant.kind == mutation.BY_TOOL else _verdict_by_hand(mutant, outcome)
         verdict = results.SURVIVED if verdict == sandbox.PASSED else verdict
         killed_by = list(outcome.failed) if verdict in results.KILLED else []
         found.note(folder, mutant, verdict, killed_by, outcome.seconds)
         print(f"{number}/{len(pending)} {verdict:9} {outcome.seconds:5.1f} s  {mutant.identifier}", flush=True)
+
+
+def _outcome(folder: pathlib.Path, mutant: Mutant, timeout: float, once: list[str]) -> sandbox.Outcome:
+    """Of all tests that are named, or up to the first that fails: where one did `once`, it is asked first."""
+    if mutant.kind == mutation.BY_HAND:
+        return sandbox.run(folder, mutant.file, mutant.text, mutant.tests, timeout, stop=False)
+    if once:
+        again = sandbox.run(folder, mutant.file, mutant.text, once, timeout)
+        if again.how in results.KILLED and set(again.failed) & set(once):
+            return again
+    return sandbox.run(folder, mutant.file, mutant.text, mutant.tests, timeout)
 
 
 def _verdict_by_hand(mutant: Mutant, outcome: sandbox.Outcome) -> str:
@@ -107,31 +117,36 @@ def _verdict_by_hand(mutant: Mutant, outcome: sandbox.Outcome) -> str:
 
 
 class _Usual:
-    """How long tests take on the library as it is, where they must pass.
-
-    The tests that the written mistakes name are run all at once for each room of the library (Flower's can be run only
-    where that is installed), the others selection by selection.
-    """
+    """How long tests take on the library as it is, where they must pass. Each is run once, a file at a time."""
 
     def __init__(self, folder: pathlib.Path, pending: list[Mutant]):
         self._folder = folder
-        self._named: dict[str, set[str]] = {}
-        for mutant in pending:
-            if mutant.kind == mutation.BY_HAND:
-                self._named.setdefault(_room(mutant), set()).update(mutant.tests)
+        self._named: dict[str, set[str]] = {}  # those that written mistakes name, by file
+        for test in (test for mutant in pending if mutant.kind == mutation.BY_HAND for test in mutant.tests):
+            self._named.setdefault(_file(test), set()).add(test)
         self._seconds: dict[tuple[str, ...], float | None] = {}
 
     def seconds(self, mutant: Mutant) -> float | None:
         """None where the tests do not even pass without a mistake."""
-        tests = tuple(sorted(self._named[_room(mutant)])) if mutant.kind == mutation.BY_HAND else mutant.tests
+        groups = {(test,) for test in mutant.tests}
+        if mutant.kind == mutation.BY_HAND:
+            groups = {tuple(sorted(self._named[_file(test)])) for test in mutant.tests}
+        found = [self._of(group) for group in sorted(groups)]
+        return None if None in found else sum(seconds for seconds in found if seconds is not None)
+
+    def _of(self, tests: tuple[str, ...]) -> float | None:
         if tests not in self._seconds:
-            text = mutation.source(mutant.file)
-            outcome = sandbox.run(self._folder, mutant.file, text, tests, _SLOWEST, stop=False)
+            file = next(iter(MODULES))
+            outcome = sandbox.run(self._folder, file, mutation.source(file), tests, _SLOWEST, stop=False)
             self._seconds[tests] = outcome.seconds if outcome.how == sandbox.PASSED else None
-            print(f"Without a mistake: {outcome.how}, {outcome.ran} tests, {outcome.seconds:.0f} s.", flush=True)
+            print(f"{_file(tests[0])} without a mistake: {outcome.how}, {outcome.ran} tests, {outcome.seconds:.0f} s.")
             if outcome.how != sandbox.PASSED:
                 print(f"{outcome.failed}\n{outcome.output}", flush=True)
         return self._seconds[tests]
+
+
+def _file(test: str) -> str:
+    return test.partition("::")[0]
 
 
 def _room(mutant: Mutant) -> str:

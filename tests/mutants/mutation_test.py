@@ -116,9 +116,12 @@ def test_results_are_kept_until_what_they_rest_on_changes(tmp_path):
     kept.note(mutation.ROOT, mutant, sandbox.ASSERTION, list(mutant.tests), 1.0)
     again = results.Results(tmp_path / "results.json")
     assert again.known(mutant)["outcome"] == sandbox.ASSERTION
-    assert again.known(mutant._replace(text=mutant.text + "\n# changed")) is None
+    changed = mutant._replace(text=mutant.text + "\n# changed")
+    assert again.known(changed) is None
+    assert again.once_killed_by(changed) == list(mutant.tests)[:1]
     again.forget(set())
     assert again.known(mutant) is None
+    assert again.once_killed_by(mutant) == []
 
 
 def test_places_for_the_tool():
