@@ -69,7 +69,8 @@ slow-test: $(STAMP)  ## Run the long tests, with Chromium for TensorBoard's page
 	    || echo "Chromium is not installed and could not be; the browser test will be skipped."
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
-mutants: $(STAMP)  ## Break the library on purpose and write docs/mutants.md, hours; stops and goes on as you like.
+mutants: $(STAMP) $(FLOWER_STAMP)  ## Break the library on purpose and write docs/mutants.md, hours; stops and goes on as you like.
+	$(FLOWER_BIN)/python -m tests.mutants --only flower $(MUTANTS_ARGS)
 	$(BIN)/python -m tests.mutants $(MUTANTS_ARGS)
 
 lint: $(STAMP)  ## Check style, types and BUILD files.

@@ -32,7 +32,7 @@ class Steps:
             )
         variables = list(variables() if callable(variables) else variables)
         optimizer.build(variables)
-        data = tf.nest.map_structure(_tensor, tuple(data), expand_composites=False)
+        data = tf.nest.map_structure(_tensor, tuple(data))
         specs = tf.nest.map_structure(_spec, data)
         key = (loss, tuple(id(variable) for variable in variables), str(specs))
         if key not in self._steps:

@@ -204,8 +204,6 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         parts, batches = optimizer.accumulation_steps, self.params.get("steps")
         per_call = run_checks.steps_per_call(self.model, parts, batches)
         self._horizon = Horizon(parts, per_call, batches, allowed=self._horizon.allowed)
-        if self._account.ledger is None:
-            self._plan()
         if not self._told:
             self._told = True
             assumed = claims.assumption(given, self.meter.claimed) if self._drawn is None else None

@@ -107,6 +107,13 @@ def test_groups_that_leave_out_a_variable_are_refused():
         core.NormClip(groups=((0, 1),)).records([tf.zeros([1, 2])] * 3)
 
 
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, math.nan])
+def test_a_quantile_takes_a_part_of_the_budget(share):
+    """At 0 the answers would be free, at 1 there would be nothing left for the sum."""
+    with pytest.raises(ValueError, match="`share` must be"):
+        core.QuantileClip(share=share)
+
+
 def test_the_quantile_rule_follows_tensorflow_privacy():
     """Five rounds without noise: the same sums and the same clips as `QuantileAdaptiveClipSumQuery`."""
     rng = np.random.default_rng(5)

@@ -1,6 +1,7 @@
 """Tests of `clipping_mod`: what leaves a client is a record of norm 1, and nothing else."""
 
 import doctest
+import logging
 
 import numpy as np
 import pytest
@@ -53,11 +54,19 @@ def test_other_messages_pass_as_they_are():
     assert clipping_mod(core.FixedClip(1.0))(message, None, lambda *_: answer) is answer
 
 
-def test_what_cannot_be_clipped_does_not_leave():
+def test_what_cannot_be_clipped_does_not_leave(caplog):
     mod = clipping_mod(core.FixedClip(1.0))
     called = []
-    reply = mod(sent(core.FixedClip(1.0), "server"), context(), lambda *_: called.append(1))
-    assert reply.has_error() and "clipping='client'" in reply.error.reason and not called
+    message = sent(core.FixedClip(1.0))
+    message.content["adaclip.center"] = federation.record({"bias": MODEL["bias"]})  # (a, b) of another model
+    logging.getLogger("flwr").addHandler(caplog.handler)
+    try:
+        for unfit in (sent(core.FixedClip(1.0), "server"), message):
+            reply = mod(unfit, context(), lambda *_: called.append(1))
+            assert reply.has_error() and "clipping='client'" in reply.error.reason and not called
+    finally:
+        logging.getLogger("flwr").removeHandler(caplog.handler)
+    assert "clipping_mod: the message has no (a, b)" in caplog.text
     message = sent(core.FixedClip(1.0))
     other = mod(message, context(), lambda m, _: federation.answer(m, {"bias": np.ones(3, np.float32)}))
     assert other.has_error() and "other names" in other.error.reason

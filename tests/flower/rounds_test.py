@@ -1,5 +1,6 @@
 """Tests of what rounds cost, of the end before the target, and of servers that are killed."""
 
+import fcntl
 import math
 import os
 import signal
@@ -18,6 +19,8 @@ from flwr.serverapp import strategy as strategies
 import adaclip_tf
 from adaclip_tf import core
 from adaclip_tf.flower import saved
+from adaclip_tf.flower.rounds import Rounds
+from adaclip_tf.privacy.mechanism import Mechanism
 from examples.federated.grid import InProcessGrid
 from tests.flower import federation
 from tests.flower.federation import MODEL, flat, private
@@ -230,6 +233,33 @@ def test_a_killed_server_goes_on_with_the_right_epsilon(where, done, paid, tmp_p
     assert adaclip_tf.Ledger(tmp_path / "ledger.json").epsilon(delta=1e-3) == pytest.approx(second.epsilon, rel=1e-9)
 
 
+def is_free(ledger):
+    """Whether another program could write now. A lock is one of an open file's, not of a process's."""
+    with open(adaclip_tf.Ledger(ledger).lock_path) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+
+def test_what_was_under_way_ends_where_something_else_begins(tmp_path):
+    path = tmp_path / "ledger.json"
+    step = Mechanism(1.2, 40, 4)
+    options = {"delta": 1e-3, "target_epsilon": None, "accountant": "rdp", "other_event": None}
+    running = Rounds(step, "it", ledger=path, **options)
+    for phase in ("one", "two"):
+        running.open(phase, 0)
+        running.spend()
+    assert not is_free(path)
+    assert [(phase.id, phase.steps, phase.open) for phase in adaclip_tf.Ledger(path).read()[0]] == [
+        ("one", 1, False),
+        ("two", 1, True),
+    ]
+    running.close()
+    assert is_free(path)
+
+
 def test_a_round_that_fails_leaves_what_was_written_down(tmp_path):
     strategy = resumable(tmp_path, noise_multiplier=1.2, **FEW)
 
@@ -241,7 +271,8 @@ def test_a_round_that_fails_leaves_what_was_written_down(tmp_path):
         start(strategy, 2)
     (phase,) = adaclip_tf.Ledger(tmp_path / "ledger.json").read()[0]
     assert (phase.steps, phase.open) == (1, True)
-    second = resumable(tmp_path, noise_multiplier=1.2, **FEW)  # the lock is free
+    assert is_free(tmp_path / "ledger.json")
+    second = resumable(tmp_path, noise_multiplier=1.2, **FEW)
     start(second, 1)
     assert second.rounds_done == 1
 
@@ -258,6 +289,9 @@ def test_what_does_not_go_with_the_file_is_refused(tmp_path):
     start(resumable(tmp_path), 3)
     (tmp_path / "server.npz").write_bytes(old)
     with pytest.raises(ValueError, match=r"older than its ledger.*put back the newest `state`"):
+        start(resumable(tmp_path), 4)
+    saved.write(str(tmp_path / "server.npz"), saved.read(str(tmp_path / "server.npz"))._replace(done=-1))
+    with pytest.raises(ValueError, match=r"is damaged.*-1 rounds"):
         start(resumable(tmp_path), 4)
     (tmp_path / "server.npz").write_bytes(old[:-30])
     with pytest.raises(ValueError, match=r"`state`=.*is damaged"):

@@ -184,7 +184,8 @@ def _without_it(rule, clipping="server"):
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("rule", [pytest.param("adaclip", marks=pytest.mark.slow), "quantile"])
 def test_a_client_moves_the_sum_by_one_at_most_and_stops_no_round(name, rule):
-    moved = np.linalg.norm(_summed(RULES[rule], BAD[name]) - _without_it(rule))
+    # It answers before all others, and theirs count all the same.
+    moved = np.linalg.norm(_summed(RULES[rule], BAD[name], spoil=lambda replies: replies[::-1]) - _without_it(rule))
     assert moved <= 1.0 + 1e-12
     counts = {"a huge change", "the same twice", "two answers", "a hundred answers", "all of its examples"}
     assert (moved > 0.1) == (name in counts), moved

@@ -52,7 +52,7 @@ MISTAKES = (
         "privacy/session.py",
         "        if stamp != self._stamp:\n",
         "        if stamp == self._stamp:\n",
-        ("tests/privacy/forgotten_test.py::test_what_is_spent_in_the_middle_of_a_run_counts_for_its_target",),
+        ("tests/privacy/forgotten_test.py::test_a_run_sees_what_others_write_when_it_asks",),
     ),
     Mutation(
         "a run goes on as planned when others have spent",

@@ -31,10 +31,10 @@ MISTAKES = (
         (f"{_STRATEGY}::test_answers_of_other_rounds_and_of_strangers_count_nothing",),
     ),
     Mutation(
-        "a client's failure stops the round",
+        "a client's failure ends the round",
         "flower/answers.py",
-        "            except Exception as error:  # whatever",
-        "            except KeyError as error:  # whatever",
+        "                continue\n            yield found\n",
+        "                return\n            yield found\n",
         (_BAD,),
     ),
     Mutation(
@@ -104,7 +104,7 @@ MISTAKES = (
         "what protects against replacement is added to what does not",
         "privacy/accountants.py",
         "    if len(found) > 1:\n",
-        "    if len(found) > 2:\n",
+        "    if len(found) > 1:\n        return dp_accounting.NeighboringRelation.REPLACE_ONE\n    if not found:\n",
         ("tests/privacy/accountants_test.py::test_what_protects_against_different_things_is_never_added_up",),
     ),
 )

@@ -294,8 +294,8 @@ MISTAKES = (
     Mutation(
         "the isolated path gets the whole batch",
         "gradients/isolated.py",
-        "        rows = k * microbatch_size + tf.range(microbatch_size)\n",
-        "        rows = 0 * k + tf.range(batch_size)\n",
+        "_gradients_of(backward, _Copy(backward, pieces, rows), microbatch_size, microbatch_size)",
+        "_gradients_of(backward, _Copy(backward, pieces, tf.range(batch_size)), batch_size, batch_size)",
         ("tests/gradients/isolated_test.py::test_equals_one_run_per_example",),
     ),
     Mutation(

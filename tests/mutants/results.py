@@ -34,6 +34,10 @@ class Results:
             return None
         return entry
 
+    def once_killed_by(self, mutant: Mutant) -> list[str]:
+        """The tests that noticed the same change when it was tried last, whatever has changed since."""
+        return list(self.entries.get(mutant.identifier, {}).get("killed_by", []))[:1]
+
     def note(self, root: pathlib.Path, mutant: Mutant, outcome: str, killed_by: list[str], seconds: float) -> None:
         """Keeps what a run on the tests under `root` showed (a copy: the working tree may have changed meanwhile)."""
         self.entries[mutant.identifier] = {

@@ -20,6 +20,13 @@ class _HalfCentered(core.ClippingRule):
         return core.Transform([tf.constant(0.0), state["mean"]], [tf.constant(1.0)] * 2)
 
 
+class _Fixed(_HalfCentered):
+    """Constants, with an entry for each unit: only a number that is 0 stands for zeros everywhere."""
+
+    def transform(self, state, specs):
+        return core.Transform([tf.constant([0.0, 1.0]), tf.constant([0.0, 0.0])], [tf.constant(1.0)] * 2)
+
+
 @pytest.mark.parametrize(
     ("rule", "zeros"),
     [
@@ -27,6 +34,7 @@ class _HalfCentered(core.ClippingRule):
         (core.ScaledClip(core.Scales(1.0, [np.ones([3, 1]), np.ones([1])])), [True, True]),
         (core.AdaClip(), [False, False]),  # m is 0 at the start, as a value of a variable
         (_HalfCentered(), [True, False]),
+        (_Fixed(), [False, False]),
     ],
 )
 def test_what_is_known_to_be_zero(rule, zeros):

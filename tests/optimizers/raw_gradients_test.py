@@ -79,6 +79,14 @@ def test_a_batch_that_the_loss_closes_over_is_refused():
     for loss in losses:
         with pytest.raises(ValueError, match="does not get as an argument"):
             optimizer.minimize(loss, [variable], data=(x,))
+    y = tf.constant(x[:, 0])
+    for data in ((x, y + 1.0), (y,)):
+        with pytest.raises(ValueError, match="does not get as an argument"):
+            optimizer.minimize(
+                lambda rows, *_: (tf.reshape(rows, [4, -1])[:, 0] - y) * variable[0], [variable], data=data
+            )
+    row = tf.constant(x[:1])  # of a batch of one, it may be anything
+    optimizer.minimize(lambda rows: tf.reduce_sum(rows * row * variable, axis=1), [variable], data=(x[1:2],))
     table = tf.constant(x[:3])
     optimizer.minimize(lambda rows: tf.reduce_sum(rows @ table * variable, axis=1), [variable], data=(x,))
 

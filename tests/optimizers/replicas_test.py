@@ -81,6 +81,15 @@ def test_a_strategy_of_one_replica_accumulates_as_no_strategy_does(mirrored, inn
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+def test_replicas_meet_where_a_strategy_runs_them(mirrored):
+    assert not replicas.meet()
+    with mirrored.scope():
+        assert not replicas.meet()  # in front of all of them
+        met = []
+        mirrored.run(lambda: met.append(replicas.meet()))
+    assert met == [True]
+
+
 def test_the_scope_is_entered_once(mirrored):
     with replicas.scope(mirrored):
         assert tf.distribute.get_strategy() is mirrored

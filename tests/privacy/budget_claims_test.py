@@ -397,7 +397,9 @@ def test_whole_epochs_may_follow_one_another():
 
 
 def test_a_dataset_that_is_shorter_than_an_epoch_is_refused():
-    refused("ends after 3 batches", compiled(), slices().batch(BATCH).take(3), PrivacyBudget(**SHUFFLED))
+    for batches in (1, 3):
+        dataset = slices().batch(BATCH).take(batches)
+        refused(f"ends after {batches} batches", compiled(), dataset, PrivacyBudget(**SHUFFLED))
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -96,6 +96,8 @@ def test_the_statement_says_so():
     words = " ".join(statement.describe(report).split())
     assert "the best of a random number of such runs (geometric, 10 on average)" in words
     assert "Papernot and Steinke 2022" in words
+    assert "number of runs that was drawn from that law and kept secret" in words
+    assert statement.privacy_report(**RUN, choice=PrivateChoice(10)) == report
     alone = statement.report_on(Mechanism(2.0, 60000, 600), delta=1e-5, epochs=10, accountants=["rdp"])
     assert alone["choice"] is None
     assert "Papernot" not in statement.describe(alone)

@@ -7,8 +7,9 @@ import tensorflow as tf
 
 import adaclip_tf
 from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD, Ledger, PrivacyBudget, PrivatePCA, core, poisson_batches
-from adaclip_tf.privacy import events
+from adaclip_tf.privacy import events, session
 from adaclip_tf.privacy.mechanism import Mechanism
+from adaclip_tf.privacy.taken import Taken
 from tests import models
 from tests.optimizers import pool
 
@@ -120,6 +121,14 @@ def test_scales_of_an_earlier_optimizer_still_count():
     assert budget.epsilon == epsilon(2 * PER_EPOCH, asked("one"))
 
 
+def test_steps_that_were_worse_than_said_are_kept_as_what_they_were():
+    taken, said, true = Taken(), Mechanism(9.0, N, BATCH), Mechanism(0.5, N, BATCH)
+    taken.begin("one", said, 0, None)
+    taken.see(5)
+    taken.worsen(true)
+    assert taken.events("two", 0) == [true.event(steps=5)]
+
+
 # ---------------------------------------------------------------------------------------------------
 # Questions that cost the same.
 
@@ -209,6 +218,22 @@ class Once(tf.keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         call, self._call = self._call, lambda: None
         call()
+
+
+def test_a_run_sees_what_others_write_when_it_asks(path):
+    """At once, not only when it writes itself; and says so once."""
+    ledger = Ledger(path)
+    run = session.Session(ledger, phase="one", optimizer="it", mechanism=STEP, count=0, other_event=None, fresh=None)
+    try:
+        run.reserve(1, 1)
+        assert not run.has_more()
+        ledger.add("more", events.gaussian_event(5.0))
+        assert run.has_more() and not run.has_more()
+        ledger.add("and more", events.gaussian_event(4.0))
+        spent = adaclip_tf.epsilon_of(run.others, delta=DELTA)
+    finally:
+        run.close(1)
+    assert spent == epsilon(0, events.gaussian_event(5.0), events.gaussian_event(4.0))
 
 
 @pytest.mark.parametrize("what", ["a release", "a training"])

@@ -148,10 +148,16 @@ class Forwards:
 
 
 @pytest.mark.parametrize(
-    "optimizer", [tf.keras.optimizers.SGD(), Forwards(), None, types.SimpleNamespace(past_steps=3)]
+    ("optimizer", "what"),
+    [
+        (tf.keras.optimizers.SGD(), "SGD"),
+        (Forwards(), "Forwards"),
+        (None, "none, before a model's `fit` has one"),
+        (types.SimpleNamespace(past_steps=3), "SimpleNamespace"),
+    ],
 )
-def test_other_optimizers_are_refused(optimizer):
-    with pytest.raises(ValueError, match="counts its noised steps, such as DPAdaClipSGD; got"):
+def test_other_optimizers_are_refused(optimizer, what):
+    with pytest.raises(ValueError, match=f"counts its noised steps, such as DPAdaClipSGD; got {what}"):
         private_optimizer.require(optimizer, "PrivacyBudget")
 
 

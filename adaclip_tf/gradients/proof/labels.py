@@ -77,8 +77,8 @@ class Summed:
     """
 
     reason: str
-    checks: frozenset[int] = frozenset()
-    exact: bool = True
+    checks: frozenset[int]
+    exact: bool
 
 
 @dataclasses.dataclass(frozen=True)

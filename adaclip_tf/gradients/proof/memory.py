@@ -239,7 +239,7 @@ def _handles_of(metrics: Iterable[Any]) -> set[int]:
 
 def _in_a_metric() -> bool:
     """Whether a method of a Keras metric is being run."""
-    frame: types.FrameType | None = sys._getframe(1)
+    frame: types.FrameType | None = sys._getframe()
     while frame is not None:
         candidates = [frame.f_locals.get(name) for name in ("self", "metric_obj")]
         if any(issubclass(type(candidate), tf.keras.metrics.Metric) for candidate in candidates):
@@ -256,7 +256,7 @@ def _metrics_of_running_models() -> Iterator[Any]:
 
 def running_models() -> Iterator[Any]:
     """The models whose methods are being run, as in `fit`."""
-    frame: types.FrameType | None = sys._getframe(1)
+    frame: types.FrameType | None = sys._getframe()
     seen: set[int] = set()
     while frame is not None:
         model: Any = frame.f_locals.get("self")

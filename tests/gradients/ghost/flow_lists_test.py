@@ -43,6 +43,19 @@ def test_a_loop_that_leaves_zero_behind_is_not_linear():
     assert isinstance(label_of(function), Lost)
 
 
+def test_a_loop_that_hands_labels_on_for_too_long_is_not_followed():
+    """What depends on the gradient only after many rounds must not be taken for what does not."""
+
+    def function(dy, states):
+        def step(i, *handed_on):
+            return i + 1, dy, *handed_on[:-1]
+
+        return tf.while_loop(lambda i, *_: i < 9, step, (0, *[tf.zeros_like(dy)] * states))[-1]
+
+    assert isinstance(label_of(lambda dy: function(dy, 2)), Lead)
+    assert isinstance(label_of(lambda dy: function(dy, 9)), Lost)
+
+
 @pytest.mark.parametrize("step", [lambda h, dy: h + tf.reverse(dy, [0]), lambda h, dy: tf.roll(h + dy, 1, axis=0)])
 def test_a_loop_that_moves_examples_is_not_followed(step):
     assert isinstance(label_of(summed_up(tf.zeros_like, step)), Lost)
@@ -68,7 +81,23 @@ def test_lists_along_time_and_back():
     back = label_of(lambda dy: tf.transpose(function(dy), [1, 0, 2]))
     assert isinstance(back, Lead) and back.axis == 0 and back.rows == 1
     assert isinstance(label_of(lambda dy: tf.reshape(function(dy), [-1, 2])), Lost)
+    unknown = lambda: tf.compat.v1.placeholder(tf.int32, [3])  # noqa: E731
+    assert isinstance(label_of(lambda dy: tf.transpose(function(dy), unknown())), Lost)
     assert isinstance(label_of(lambda dy: tf.reverse(function(dy), [1])), Lost)
+
+
+def test_a_list_that_was_a_tensor_takes_gradients_of_the_same_layout():
+    """[time, n, 2] taken apart along time: two numbers of each example, as those that are put in have."""
+
+    def function(dy):
+        steps = tf.transpose(tf.reshape(tf.tile(dy, [1, 2]), [-1, 2, 2]), [1, 0, 2])
+        elements = tf.raw_ops.TensorListFromTensor(tensor=steps, element_shape=[3, 2])
+        elements = tf.raw_ops.TensorListSetItem(input_handle=elements, index=0, item=3.0 * dy)
+        return tf.raw_ops.TensorListGetItem(
+            input_handle=elements, index=0, element_shape=[3, 2], element_dtype=tf.float32
+        )
+
+    assert label_of(function) == Lead(0, 1, 2)
 
 
 def test_a_list_of_other_things_is_not_linear():

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from adaclip_tf.gradients import ghost  # noqa: F401  (fills the table)
+from adaclip_tf.gradients import ghost, graph  # noqa: F401  (`ghost` fills the table)
 from adaclip_tf.gradients.ghost import flow, labels
 
 RAW = tf.raw_ops
@@ -63,6 +63,7 @@ FOLLOWED = {
         ),
         0,
     ),
+    "gradients side by side": (lambda seed: tf.concat([_rows(seed), 2.0 * _rows(seed)], axis=1), 0),
     "products of matrices": (lambda seed: RAW.BatchMatMulV2(x=tf.squeeze(_images(seed), 3), y=tf.ones([N, 3, 3])), 0),
 }
 LOST = {
@@ -105,6 +106,29 @@ def test_one_image_by_itself_is_normalised_over_its_channels_only_where_they_com
 
 def test_the_sum_over_the_examples_is_a_sum():
     assert isinstance(_label(tf.reduce_sum)[0], labels.Summed)
+
+
+@pytest.mark.parametrize(("rows", "holds"), [(4, True), (1, False)])
+def test_an_operand_that_all_examples_share_is_seen_in_the_run(rows, holds):
+    """A product with matrices of which there may be one for each example, or one for all: then their gradients meet."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2, 3]), tf.TensorSpec([None, 3, 2])], autograph=False)
+    def poison(own, other):
+        seed = tf.identity(tf.ones(tf.shape(other)[:1]))
+        ctx = labels.Context(seed, None)
+        upstream = tf.tile(tf.reshape(seed, [-1, 1, 1]), [1, 2, 2])
+        gradient = tf.gradients(tf.matmul(own, other), own, upstream)[0]
+        flow.propagate(ctx, seed)
+        summed = gradient.op.inputs[0]
+        assert summed.op.type == "Sum" and isinstance(ctx.label(summed), labels.Lead), ctx.label(summed)
+        return graph.poison(ctx.facts(ctx.label(summed)), ctx.n)
+
+    own, other = tf.ones([rows, 2, 3]), tf.ones([4, 3, 2])
+    if holds:
+        assert poison(own, other) == 0.0
+    else:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="changes along the axis that holds the examples"):
+            poison(own, other)
 
 
 def test_a_batch_that_may_not_split_evenly_is_checked_in_the_run():

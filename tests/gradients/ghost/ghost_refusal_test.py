@@ -194,13 +194,28 @@ NOT_LINEAR = [clipped_gradient, shifted_gradient, squared_gradient, normalised_g
 NOT_LINEAR += [selected_gradient(select, first) for select in (old_select, new_select) for first in (True, False)]
 
 
+def sliced_in_the_run(x, w, v):
+    start = tf.cast(0.0 * v[0, 0], tf.int32)
+    return matmul_loss(x @ w[start : start + F] @ v)
+
+
+def split_in_the_run(x, w, v):
+    parts = tf.raw_ops.Split(axis=tf.cast(0.0 * v[0, 0], tf.int32), value=w, num_split=2)
+    return matmul_loss(x[:, : F // 2] @ tf.ensure_shape(parts[0], [F // 2, F]) @ v)
+
+
+PLACED = [sliced_in_the_run, split_in_the_run]
+
+
 def case_of(loss, rng):
     w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
     v = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="v")
     return Case(lambda x: loss(x, w, v), [w, v], tf.TensorSpec([None, F]), rng)
 
 
-@pytest.mark.parametrize("loss", MIXING + ROWS_MOVE + SEVERAL_USES + CONTROL_FLOW, ids=lambda loss: loss.__name__)
+@pytest.mark.parametrize(
+    "loss", MIXING + ROWS_MOVE + SEVERAL_USES + CONTROL_FLOW + PLACED, ids=lambda loss: loss.__name__
+)
 def test_unrecognised_or_exact(loss, rng):
     case = case_of(loss, rng)
     x = rng.normal(size=[N, F]).astype(np.float32)

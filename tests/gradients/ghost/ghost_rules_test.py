@@ -232,6 +232,16 @@ def test_underflow_never_makes_a_norm_too_small_in_the_gram_form(x_size, dy_size
     assert np.all(~np.isfinite(value) | (value >= expected * (1 - 1e-5)))
 
 
+@pytest.mark.parametrize("x_size, dy_size", [(1e-25, 1e15), (1e15, 1e-25), (1e-3, 1e3)])
+def test_underflow_never_makes_a_norm_too_small_in_pairs_of_rows(x_size, dy_size, rng):
+    x, dy = normal(rng, 4, 2, 3) * np.float32(x_size), normal(rng, 4, 2, 5) * np.float32(dy_size)
+    term = ghost.products.of_arrays(tf.constant(4), tf.constant(x), tf.constant(dy), 2)
+    g = np.einsum("nti,ntj->nij", x.astype(np.float64), dy.astype(np.float64))
+    norms = term.squared_norms(tf.constant(0.0), tf.constant(np.full([3, 5], 1e-3, np.float32)))
+    value = norms.value.numpy()
+    assert np.all(~np.isfinite(value) | (value >= np.square(g / 1e-3).sum(axis=(1, 2)) * (1 - 1e-5)))
+
+
 def test_a_gradient_whose_shape_only_the_run_knows_has_the_variables_size(rng):
     gradients = normal(rng, 4, 2, 3)
 

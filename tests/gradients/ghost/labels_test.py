@@ -77,6 +77,23 @@ def test_divides():
     assert context(lambda loss, seed, other, k: 0, tf.TensorSpec([0])).divides(0)
 
 
+def test_what_is_made_of_zeros_alone_is_zero():
+    made_of = [
+        tf.transpose,
+        tf.negative,
+        lambda tensor: tf.reduce_sum(tensor, axis=0),
+        lambda tensor: tf.expand_dims(tf.reverse(tensor, [1]), 0),
+    ]
+    with tf.Graph().as_default():
+        ctx = labels.Context(tf.zeros([2]), None)
+        zeros, others = (tf.compat.v1.placeholder(tf.float32, [2, 3]) for _ in range(2))
+        ctx.zeros.add(zeros.ref())  # an argument of a loop
+        for function in made_of:
+            assert ctx.is_zero(function(zeros))
+            assert not ctx.is_zero(function(others))
+        assert not ctx.is_zero(tf.exp(zeros))
+
+
 def test_a_check_is_made_once_per_tensor_and_axis():
     with tf.Graph().as_default():
         one, two = tf.zeros([2, 3]), tf.zeros([2, 3])

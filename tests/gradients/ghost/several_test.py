@@ -205,6 +205,21 @@ def test_uses_that_cancel_are_covered_by_the_magnitude(rng):
     assert np.all(norms.magnitude >= 1e3 * squares)
 
 
+def test_what_a_tied_table_adds_up_is_bounded_by_its_parts(rng):
+    """Rows that are looked up and multiplied by 0 do not show in the sums; the bound stays (|L| + |P|)^2."""
+    values, dy = (tf.constant(rng.normal(size=[4, 3, F]).astype(np.float32)) for _ in range(2))
+    x = np.ones([4, 3, 7], np.float32)
+    x[..., :2] = 0.0
+    indices = tf.constant([0, 1, 0] * 4)
+    lookup = embeddings.Lookup(tf.constant(4), (7, F), indices, tf.reshape(values, [-1, F]), 3)
+    product = products.of_arrays(tf.constant(4), tf.constant(x), dy, 3)
+    scale, zero = tf.constant(np.full([7, F], 0.01, np.float32)), tf.constant(0.0)
+    parts = [term.squared_norms(zero, scale) for term in (lookup, product)]
+    norms = several.LookedUpAndMultiplied(tf.constant(4), lookup, product).squared_norms(zero, scale)
+    assert np.all(norms.magnitude >= np.square(sum(np.sqrt(part.magnitude) for part in parts)) * (1 - 1e-5))
+    np.testing.assert_allclose(norms.value, sum(part.value for part in parts), rtol=1e-5)
+
+
 def test_rows_outside_of_the_table_are_dropped(rng):
     """As a sum by segments drops them. Index -1 of one example must not become the last row of the one before."""
     values = tf.constant(rng.normal(size=[4, F]).astype(np.float32))

@@ -7,7 +7,7 @@ import tensorflow as tf
 from adaclip_tf.gradients import graph
 
 WEIGHTS, OTHERS = tf.Variable(tf.ones([3, 2])), tf.Variable(tf.ones([3, 2]))
-TABLE = tf.constant([1.0, 2.0])
+TABLE, OTHER_TABLE = tf.constant([1.0, 2.0]), tf.constant([1.0, 3.0])
 
 
 def fingerprint(function, order=1):
@@ -63,7 +63,7 @@ def test_draws_are_alike_whatever_their_seed():
         (turned(2.0), turned(3.0)),
         (looped(3), looped(4)),
         (lambda x, y: plain(x, y) * WEIGHTS[0, 0], lambda x, y: plain(x, y) * OTHERS[0, 0]),
-        (lambda x, y: plain(x, y) * TABLE[0], lambda x, y: plain(x, y) * tf.constant(TABLE.numpy() + 1.0)[0]),
+        (lambda x, y: plain(x, y) * TABLE[0], lambda x, y: plain(x, y) * OTHER_TABLE[0]),
     ],
     ids=["sign", "pieces of data", "constant", "gradient", "inside a loop", "variable", "captured value"],
 )
@@ -94,6 +94,11 @@ def test_a_generator_has_another_state_on_each_replica():
     def read(x, y):
         return plain(x, y) * tf.cast(generator.state[0], tf.float32)
 
+    def several(how_many):
+        seed = lambda: generator.make_seeds()[:, 0]  # noqa: E731
+        return lambda x, y: plain(x, y) * tf.reduce_sum(tf.random.stateless_uniform([how_many], seed()))
+
+    assert fingerprint(several(2)) == fingerprint(several(2)) != fingerprint(several(3))
     before = [fingerprint(drawn), fingerprint(read)]
     generator.reset_from_seed(2)
     generator.uniform([])

@@ -50,6 +50,30 @@ def test_a_single_fact_that_is_wrong_poisons(message, sizes):
     assert f"first of all number] [{number}]" in str(error.value)
 
 
+@pytest.mark.parametrize("kinds", [("rows", "equals"), ("equals", "multiple"), ("multiple", "other")])
+def test_of_two_kinds_either_poisons(kinds):
+    """Each kind is asked by an op of its own."""
+
+    @tf.function(jit_compile=True, autograph=False, input_signature=[tf.TensorSpec([None])] * 2)
+    def poison(one, two):
+        facts, others = [], []
+        for kind, tensor in zip(kinds, (one, two)):
+            if kind == "other":
+                others.append((tf.size(tensor) < 5, ""))
+            else:
+                facts.append(
+                    graph.Fact(
+                        tensor, 0, "", tf.zeros([4]) if kind == "equals" else None, 2 if kind == "rows" else None
+                    )
+                )
+        return graph.poison(facts, tf.constant(2), others)
+
+    right, wrong = tf.zeros([4]), tf.zeros([5])
+    assert poison(right, right) == 0.0
+    assert tf.math.is_nan(poison(wrong, right))
+    assert tf.math.is_nan(poison(right, wrong))
+
+
 def test_no_facts_are_no_poison():
     with tf.Graph().as_default():
         assert graph.poison([], tf.constant(2)) is None

@@ -80,6 +80,8 @@ def test_a_loop_goes_on_for_as_long_as_something_public_says():
         tf.function(lambda: _loop(iterator, goes_on, more), autograph=False).get_concrete_function()
 
     traced(lambda i, state: i < 3)
+    limit = tf.Variable(3)
+    traced(lambda i, state: i < limit)
     with pytest.raises(ValueError, match="data decides how often"):
         traced(lambda i, state: state < 3.0, more=1.0)
 

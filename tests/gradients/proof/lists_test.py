@@ -1,9 +1,12 @@
 """Lists of tensors in the proof: all elements have one label, and what is known of them holds for all."""
 
+import dataclasses
+
+import pytest
 import tensorflow as tf
 
 from adaclip_tf.gradients.proof import calls
-from adaclip_tf.gradients.proof.labels import Lost, Public, Rows, Sizes, Unproven
+from adaclip_tf.gradients.proof.labels import Lost, Public, Rows, Sizes, Summed, Unproven
 from adaclip_tf.gradients.proof.symbols import Count
 from adaclip_tf.gradients.proof.table import Listed
 from adaclip_tf.gradients.proof.walk import Walk
@@ -27,6 +30,15 @@ def test_a_list_holds_what_all_of_its_elements_are():
 def test_holes_are_remembered():
     """An element that nobody put in is zeros, whatever is known of the others."""
     assert joined(Listed(None, holes=True), Listed(Sizes(), (4, 3))).holes
+    assert not joined(Listed(Sizes(), (4, 3)), Listed(Sizes(), (5, 3))).holes
+
+
+@pytest.mark.parametrize("label", [Public(), Rows(0), Summed("", frozenset(), True), Sizes(), Lost(""), Listed(None)])
+def test_labels_are_values(label):
+    """Many tensors share one: who changed it would change what is known of all of them."""
+    name = dataclasses.fields(label)[0].name
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(label, name, None)
 
 
 def test_facts_inside_of_functions_are_not_left_to_the_run():

@@ -177,6 +177,41 @@ def test_python_behind_the_optimizer_is_a_metric():
         _proven(lambda x: step(x, False))
 
 
+def test_python_in_front_of_the_optimizer_is_none_whoever_calls():
+    """A step that is taken inside of a metric's method, for whatever reason: there is no loss yet to stand behind."""
+
+    class Caller(tf.keras.metrics.Metric):
+        def update_state(self, call):
+            call()
+
+        result = None
+
+    step = lambda x: (_python(x), proof.prove(_loss(x)))[0] and None  # noqa: E731
+    with pytest.raises(ValueError, match="Python code in the middle of a graph"):
+        _proven(lambda x: Caller().update_state(lambda: step(x)))
+
+
+def test_what_is_computed_from_a_variable_that_turns_out_to_be_a_metric_s_is_data():
+    """Keras makes metrics while it traces a step, and what was read before may be used behind that."""
+    total, weight = tf.Variable(0.0), tf.Variable(1.0)
+
+    class Total(tf.keras.metrics.Metric):
+        variables = property(lambda self: [total])
+        update_state = result = None
+
+    def step(x, made):
+        proof.prove(_loss(x))
+        before = 2.0 * total + 1.0
+        metric = Total() if made else None
+        total.assign_add(tf.reduce_sum(x) if made else 1.0)
+        weight.assign(before)
+        del metric
+
+    _proven(lambda x: step(x, False))
+    with pytest.raises(ValueError, match="keeps what it saw of a batch in a variable"):
+        _proven(lambda x: step(x, True))
+
+
 @pytest.mark.parametrize("moved_by", ["data", "what data decides", "nothing"])
 def test_a_generator_behind_the_optimizer_is_not_moved_by_data(moved_by):
     generator = tf.random.Generator.from_seed(1)

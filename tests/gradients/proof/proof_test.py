@@ -51,6 +51,7 @@ def _counts(y, **options):
 
 PROVEN = {
     "dense": lambda x, y: _rows(tf.nn.relu(x @ W)),
+    "a part of one class token for all": lambda x, y: _rows(x * tf.broadcast_to(W[:1], [tf.shape(x)[0], 4])[:, 1:]),
     "cross_entropy": lambda x, y: tf.nn.sparse_softmax_cross_entropy_with_logits(y, x @ W),
     "softmax over features": lambda x, y: _rows(tf.nn.softmax(x, axis=1) * x),
     "constant row": lambda x, y: _rows(x * np.float32([1.0, 2.0, 3.0])),
@@ -122,6 +123,12 @@ UNKNOWN = {
     "one op that nobody knows": lambda x, y: _rows(tf.linalg.sqrtm(tf.eye(3) + 0.0 * x[:, :, tf.newaxis]), [1, 2]),
     "gather over examples": lambda x, y: _rows(tf.gather(x, y % 2)),
     "shuffled": lambda x, y: _rows(tf.random.shuffle(x)),
+    "features of examples that others choose": lambda x, y: tf.gather(
+        tf.transpose(tf.tile(x, [1, 3])[:, :8]), y[:, tf.newaxis] % 8, batch_dims=1
+    )[:, 0],
+    "a bias by place": lambda x, y: _rows(
+        tf.transpose(tf.transpose(x) * tf.nn.bias_add(tf.zeros([1, 8]), tf.tile(TABLE[:, 0], [2])[:8]))
+    ),
     "numbered examples": lambda x, y: _rows(x) * tf.cast(tf.range(tf.shape(x)[0]), tf.float32),
     "an op that nobody knows": lambda x, y: _rows(tf.linalg.expm(tf.stack([x, x, x], axis=1)), [1, 2]),
     "a branch on the data": lambda x, y: tf.cond(x[0, 0] > 0.0, lambda: _rows(x), lambda: -_rows(x)),
@@ -238,6 +245,30 @@ def test_a_custom_gradient_that_looks_at_the_batch_is_not_a_sum_over_examples():
     forwards, backwards = found[-1]
     assert forwards is None
     assert backwards is not None and "nothing proves" in backwards
+
+
+def test_advice_fits_where_examples_meet():
+    def loss(x, y, scope):
+        with tf.name_scope(scope):
+            return _rows(x) / tf.reduce_max(x)
+
+    for scope, fix in (("compile_loss", "reduction='none'"), ("dense", "Replace BatchNormalization")):
+        with pytest.raises(ValueError, match=fix):
+            _label(lambda x, y, scope=scope: loss(x, y, scope), static=False)
+
+
+@pytest.mark.parametrize("size", [8, None])
+def test_slices_of_a_gradient_must_be_those_of_examples(size):
+    """Row i of a table gets the i-th slice: with the examples along another axis it would get something of each."""
+
+    @tf.function(input_signature=[tf.TensorSpec([size, 8]), tf.TensorSpec([size], tf.int32)], autograph=False)
+    def step(x, y):
+        proven = proof.prove(_rows(x))
+        assert proven.summed(tf.IndexedSlices(x, y)) is None
+        for values, indices in ((tf.transpose(x), y), (x, tf.range(8)), (tf.concat([x, x], 0), y)):
+            assert "nothing proves" in proven.summed(tf.IndexedSlices(values, indices))
+
+    step.get_concrete_function()
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
