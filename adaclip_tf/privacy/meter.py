@@ -82,10 +82,12 @@ class PrivacyMeter:
         Args:
           optimizer: whose steps are to be counted.
           given: what can be seen of the data of the run.
-          drawn: how the batches were drawn, where that is known otherwise.
+          drawn: how the batches were drawn that n, B and sampling were taken from, if they were.
         """
         claims.check_optimizer(optimizer, self.claimed, given.drawn or drawn)
         claims.check_data(given, self.claimed, optimizer.accumulation_steps)
+        if drawn is not None:
+            claims.check_is_drawn(given, drawn)
 
     def mechanism(self, optimizer: PrivateOptimizer) -> Mechanism:
         """Of the steps to come, and never less than what the state says of those before."""
