@@ -50,7 +50,7 @@ def loader(data: Any, num_examples: int | None) -> tuple[Load, int]:
         def load(indices):
             return map_leaves(lambda array: array[indices], held)
 
-    if num_examples not in (None, n):
+    if num_examples is not None and validate.positive_integer("num_examples", num_examples) != n:
         raise ValueError(f"`num_examples` must be {n}, the length of `arrays`, or None; got {num_examples!r}.")
     return load, n
 

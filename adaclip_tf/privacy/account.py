@@ -109,6 +109,7 @@ class Account:
 
     def before_call(self, steps: int, steps_per_call: int, wished: int | None) -> None:
         """Writes the steps of the next call down."""
+        self._taken.before_call(steps_per_call)
         if self._session is not None:
             self._session.reserve(steps + steps_per_call, steps + BLOCK if wished is None else wished)
 

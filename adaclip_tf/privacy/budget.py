@@ -227,8 +227,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         if horizon.next_call_passes(steps):
             self._account.end(steps)
             raise PrivacyBudgetSpentError(self._spent(steps))
-        if self._account.ledger is not None:
-            self._account.before_call(steps, horizon.steps_per_call, horizon.end_of_epoch(steps))
+        self._account.before_call(steps, horizon.steps_per_call, horizon.end_of_epoch(steps))
 
     def on_train_batch_end(self, batch, logs=None):
         self._horizon.batches_seen = batch + 1

@@ -65,9 +65,13 @@ class PrivacyMeter:
         self.delta = check_delta(delta, claimed.num_examples)
         self.accountant = accountants.named(accountant).name
         self.examples_per_user = validate.positive_integer("examples_per_user", examples_per_user)
-        self.before: Callable[[PrivateOptimizer], Before] = before or (
-            lambda optimizer: Before(0, events.with_prior(other_event, optimizer.prior))
+        self.before: Callable[[PrivateOptimizer], Before] = (
+            (lambda optimizer: Before(0, events.with_prior(other_event, optimizer.prior))) if before is None else before
         )
+        if not callable(self.before):
+            raise ValueError(
+                f"`before` must be a function from the optimizer to what was spent before; got {before!r}."
+            )
         self._curve: curve.EpsilonCurve | None = None
         self._curve_of: tuple[Any, ...] | None = None
 

@@ -111,6 +111,24 @@ def test_a_run_that_was_broken_off_is_not_forgotten_with_its_optimizer():
     assert budget.epsilon == epsilon(2 + PER_EPOCH)
 
 
+def test_the_call_that_an_interrupt_hit_is_not_forgotten_with_its_optimizer():
+    """The step was taken, and the budget was not told: what comes before it in the list was interrupted."""
+
+    class Stop(tf.keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 1:
+                raise KeyboardInterrupt
+
+    model, budget = _POOL.take(), made_budget()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(batches(), verbose=0, callbacks=[Stop(), budget])
+    assert budget.noised_steps == 2
+    model.compile(optimizer(), models.per_example_loss())
+    assert budget.epsilon == epsilon(2)
+    train(model, budget)
+    assert budget.epsilon == epsilon(2 + PER_EPOCH)
+
+
 def test_scales_of_an_earlier_optimizer_still_count():
     model, budget = compiled(scaled("one")), made_budget()
     train(model, budget)
