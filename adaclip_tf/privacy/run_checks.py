@@ -60,6 +60,12 @@ def warn_of_releases(model: Any) -> None:
     """
     call = keras.running_fit(model)
     for callback in call.callbacks if call else ():
+        if isinstance(callback, tf.keras.callbacks.TerminateOnNaN):
+            logging.warning(
+                "%s stops by the loss of the training data, which one example can make NaN: that it has stopped tells "
+                "of the example, and no epsilon counts it. Leave it out: the optimizer leaves out such an example.",
+                type(callback).__name__,
+            )
         if not isinstance(callback, _DECIDING) or not getattr(callback, "save_best_only", True):
             continue
         monitor = str(callback.monitor)

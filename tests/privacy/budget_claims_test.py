@@ -505,6 +505,13 @@ def test_what_is_decided_by_the_training_loss_is_told_to_be_a_release(caplog, ca
     assert told is None or (said[0].startswith(told) and "('val_loss')" in said[0])
 
 
+def test_to_stop_at_a_loss_that_is_no_number_tells_of_an_example(caplog):
+    model, batches = compiled(), poisson_batches(models.data(N), expected_batch_size=BATCH, steps=1, seed=0)
+    with caplog.at_level("WARNING", logger="absl"):
+        fit(model, batches, tf.keras.callbacks.TerminateOnNaN(), PrivacyBudget.of(batches, delta=DELTA))
+    assert "TerminateOnNaN stops by the loss of the training data" in caplog.text
+
+
 def test_tensorboard_tells_it_where_there_is_no_budget(caplog, tmp_path):
     model, batches = compiled(), poisson_batches(models.data(N), expected_batch_size=BATCH, steps=1, seed=0)
     board = PrivacyTensorBoard(tmp_path, image_freq=0, histogram_freq=0)
