@@ -274,6 +274,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         if self.model.built:
             claims.check_past(self._optimizer, self.meter.claimed)
         self._account.begin(self._optimizer)
+        run_checks.warn_of_other_phases(self._account.forgotten(self._optimizer))
         self._plan()
 
     def _plan(self) -> None:

@@ -80,6 +80,17 @@ def warn_of_releases(model: Any) -> None:
             )
 
 
+def warn_of_other_phases(steps: int) -> None:
+    """Says that the weights have taken so many steps that are not counted, if any."""
+    if steps:
+        logging.warning(
+            "The weights have taken %d noised steps by another private optimizer, which this PrivacyBudget does not "
+            "count. If these were on the same data, its epsilon is too small: use one PrivacyBudget, or one `ledger`, "
+            "for all phases, or give what they cost as `other_event`.",
+            steps,
+        )
+
+
 def tell(model: Any, params: dict[str, Any], assumed: str | None) -> None:
     """What is to be said once, when training begins: of callbacks, and what is assumed of the batches."""
     warn_of_releases(model)

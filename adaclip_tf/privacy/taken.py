@@ -50,6 +50,10 @@ class Taken:
         if self._now is not None:
             self._phases[self._now] = (mechanism, self._phases[self._now][1])
 
+    def knows(self, phase: str) -> bool:
+        """Whether steps of this phase are counted here."""
+        return phase in self._phases
+
     def is_another(self, phase: str) -> bool:
         """Whether this is not the phase of the run."""
         return self._now is not None and phase != self._now

@@ -74,14 +74,13 @@ def _check_fits(report: dict[str, Any], optimizer: Any) -> None:
 
 def _check_epsilon(report: dict[str, Any], optimizer: Any) -> None:
     """No epsilon below that of what the optimizer alone has seen: its steps, and what its scales were asked by."""
-    past, where = optimizer.past_steps(), [report.get(name) for name in ("num_examples", "batch_size", "delta")]
-    if None in where:
+    if not {"num_examples", "batch_size", "delta"} <= set(report):
         return
-    num_examples, batch_size, delta = where
+    past, delta = optimizer.past_steps(), report["delta"]
     step = Mechanism(
         past.noise_multiplier,
-        num_examples,
-        batch_size,
+        report["num_examples"],
+        report["batch_size"],
         report.get("sampling", "poisson"),
         float(optimizer.microbatch_sensitivity),
     )

@@ -48,12 +48,6 @@ def slices(n=N):
     return tf.data.Dataset.from_tensor_slices(models.data(n))
 
 
-def unseen(dataset):
-    """The same batches, from a generator: nobody sees how they are formed."""
-    signature = tuple(tf.TensorSpec([None, *spec.shape[1:]], spec.dtype) for spec in dataset.element_spec)
-    return tf.data.Dataset.from_generator(lambda: iter(dataset), output_signature=signature)
-
-
 def fit(model, data, *callbacks, **options):
     return model.fit(data, callbacks=list(callbacks), **{"verbose": 0, **options}).history
 
@@ -234,10 +228,10 @@ def test_a_batch_that_is_larger_than_was_said_is_told_by_the_optimizer():
     """The size is not static, so nobody can see it before the first step."""
     model = compiled(size=None)
     with pytest.raises(ValueError, match="`batch_size` is 8, and a batch of 32 has come"):
-        fit(model, unseen(slices().repeat(8).batch(32)), PrivacyBudget(**SHUFFLED))
+        fit(model, models.out_of_sight(slices().repeat(8).batch(32)), PrivacyBudget(**SHUFFLED))
     assert int(model.optimizer.noised_steps) == 1
     with pytest.raises(ValueError, match="`batch_size` is 8, and the optimizer has taken steps on batches of 32"):
-        fit(model, unseen(slices().batch(8)), PrivacyBudget(**SHUFFLED))
+        fit(model, models.out_of_sight(slices().batch(8)), PrivacyBudget(**SHUFFLED))
 
 
 def test_tensorboard_refuses_the_same(tmp_path):
@@ -277,7 +271,7 @@ def test_microbatches_that_turn_out_to_be_shared_are_told_and_paid_for():
     model = compiled(size=None, num_microbatches=4)
     budget = PrivacyBudget(**{**SHUFFLED, "batch_size": 4})
     with pytest.raises(ValueError, match=r"`num_microbatches`=4 was to be one example each.*twice the sensitivity"):
-        fit(model, unseen(slices().repeat(2).batch(8)), budget)
+        fit(model, models.out_of_sight(slices().repeat(2).batch(8)), budget)
     assert int(model.optimizer.noised_steps) == 1
     assert budget.epsilon == pytest.approx(adaclip_tf.epsilon_of(events.gaussian_event(Z / 2), delta=DELTA), rel=1e-9)
 
@@ -299,7 +293,7 @@ def test_shared_microbatches_cost_twice_from_the_start():
     [
         (poisson, WHERE, "Poisson-sampled batches, 8 of 64 examples expected in each, which is what `fit` was given."),
         (lambda: poisson().prefetch(1), WHERE, "which is what `fit` was given."),
-        (lambda: unseen(slices().batch(BATCH)), WHERE, "It can't see whether these batches are"),
+        (lambda: models.out_of_sight(slices().batch(BATCH)), WHERE, "It can't see whether these batches are"),
         (lambda: slices().batch(BATCH), SHUFFLED, "counts each of 64 examples once per epoch, in batches of 8"),
     ],
 )
@@ -451,7 +445,7 @@ def test_a_budget_of_batches_is_for_these_batches(other, tmp_path):
         batches.save(str(tmp_path / "batches"))
     data = {
         "a generator": lambda: (models.data(BATCH) for _ in range(2)),
-        "a dataset": lambda: unseen(slices().batch(BATCH)),
+        "a dataset": lambda: models.out_of_sight(slices().batch(BATCH)),
         "saved batches": lambda: tf.data.Dataset.load(str(tmp_path / "batches")),
     }[other]()
     budget = PrivacyBudget.of(batches, delta=DELTA)

@@ -138,6 +138,28 @@ def test_scales_of_an_earlier_optimizer_still_count():
     assert budget.epsilon == epsilon(2 * PER_EPOCH, asked("one"))
 
 
+def test_a_second_budget_says_what_it_does_not_count(caplog, path):
+    """The optimizer is another one, and the weights are the same."""
+
+    def said(budget):
+        caplog.clear()
+        with caplog.at_level("WARNING", logger="absl"):
+            train(model, budget)
+        return [record.getMessage() for record in caplog.records if "does not count" in record.getMessage()]
+
+    model, first = compiled(), made_budget()  # weights that no other test has trained
+    assert not said(first)
+    model.compile(optimizer(), models.per_example_loss())
+    assert not said(first)  # which counts both
+    (words,) = said(made_budget())
+    assert f"have taken {PER_EPOCH} noised steps by another private optimizer" in words
+    paid = STEP.event(steps=PER_EPOCH)
+    assert not said(made_budget(other_event=paid))
+    assert said(made_budget(ledger=path))
+    model.compile(optimizer(), models.per_example_loss())
+    assert said(made_budget(ledger=path))[0].startswith(f"The weights have taken {PER_EPOCH} noised steps")  # the first
+
+
 # ---------------------------------------------------------------------------------------------------
 # Questions that cost the same.
 
