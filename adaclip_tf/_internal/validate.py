@@ -103,9 +103,10 @@ def positive_integer(name: str, value: Any) -> int:
     number = plain(value)
     if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < 1:
         raise ValueError(f"`{name}` must be a whole number of 1 or more; got {_shown(value)}.")
-    if number > LARGEST_INTEGER:
+    whole = int(number)
+    if whole > LARGEST_INTEGER:
         raise ValueError(f"`{name}` must be at most {LARGEST_INTEGER:.3g}, what 63 bits hold; got {_shown(value)}.")
-    return int(number)
+    return whole
 
 
 def boolean(name: str, value: Any) -> bool:

@@ -32,6 +32,8 @@ class Before(NamedTuple):
 class PrivacyMeter:
     """The epsilon of an optimizer's steps, and of what else the same data has paid for.
 
+    It remembers nothing: what another optimizer has cost on the same data goes into `other_event`, or into a ledger.
+
     Example:
       >>> meter = PrivacyMeter(Mechanism(1.0, num_examples=60000, batch_size=600), delta=1e-5)
       >>> optimizer = DPAdaClipSGD(noise_multiplier=1.1, expected_batch_size=600)
