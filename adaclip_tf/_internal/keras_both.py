@@ -76,5 +76,10 @@ def has_several_workers(model: Any) -> bool:
 
 
 def made_of(dataset: Any) -> list[Any]:
-    """The datasets that a `tf.data.Dataset` was made of."""
-    return dataset._inputs() if isinstance(dataset, tf.data.Dataset) else []
+    """The datasets that a `tf.data.Dataset`, an iterator over one, or one that a strategy hands out, was made of."""
+    if isinstance(dataset, tf.data.Dataset):
+        return dataset._inputs()
+    within = getattr(
+        dataset, "_original_dataset" if isinstance(dataset, tf.distribute.DistributedDataset) else "_dataset", None
+    )
+    return [within] if isinstance(within, tf.data.Dataset) else []

@@ -3,20 +3,48 @@
 import math
 import numbers
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import numpy as np
 
 FLOAT32_TINY = 2.0**-126  # the smallest normal number; TensorFlow may flush smaller ones to zero
 FLOAT32_MAX = (2.0 - 2.0**-23) * 2.0**127
+LARGEST_INTEGER = 2**63 - 1
 MAX_NOISE_MULTIPLIER = 1e6  # with more there is no signal left, and squares of noised gradients could overflow float32
+
+
+def plain(value: Any) -> Any:
+    """One number of NumPy, TensorFlow or Keras as Python's, whose arithmetic never wraps; all else as it is.
+
+    >>> -np.uint8(10) // 3, -plain(np.uint8(10)) // 3
+    (82, -4)
+    """
+    if getattr(value, "shape", None) != () or isinstance(value, (bool, np.bool_)):
+        return value
+    numpy = getattr(value, "numpy", None)
+    try:
+        return np.asarray(numpy() if callable(numpy) else value).item()
+    except (AttributeError, NotImplementedError, TypeError, ValueError):  # within a graph it has no value yet
+        return value
+
+
+def fields(instance: Any, **checks: Callable[[str, Any], Any]) -> None:
+    """Checks fields of a frozen dataclass by functions of name and value, and keeps what these return."""
+    for name, check in checks.items():
+        object.__setattr__(instance, name, check(name, getattr(instance, name)))
+
+
+def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """The same check, for what may be None."""
+    return lambda name, value: None if value is None else check(name, value)
 
 
 def real(name: str, value: Any) -> float:
     """Returns `value` as a float, or says that it is not a finite number."""
+    number = plain(value)
     try:
-        number = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
+        number = math.nan if isinstance(number, bool) or not isinstance(number, numbers.Real) else float(number)
     except OverflowError:  # a whole number beyond float64
         number = math.inf
     if not math.isfinite(number):
@@ -72,9 +100,13 @@ def fraction(name: str, value: Any) -> float:
 
 def positive_integer(name: str, value: Any) -> int:
     """Returns `value` as an int of one or more."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"`{name}` must be a whole number of 1 or more; got {value!r}.")
-    return int(value)
+    number = plain(value)
+    if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < 1:
+        raise ValueError(f"`{name}` must be a whole number of 1 or more; got {_shown(value)}.")
+    whole = int(number)
+    if whole > LARGEST_INTEGER:
+        raise ValueError(f"`{name}` must be at most {LARGEST_INTEGER:.3g}, what 63 bits hold; got {_shown(value)}.")
+    return whole
 
 
 def boolean(name: str, value: Any) -> bool:
@@ -88,9 +120,10 @@ def seed(name: str, value: Any) -> Optional[int]:
     """Returns `value` as an int of zero or more, or None."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 0:
+    number = plain(value)
+    if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < 0:
         raise ValueError(f"`{name}` must be None or a whole number of 0 or more; got {_shown(value)}.")
-    return int(value)
+    return int(number)
 
 
 def path(name: str, value: Any) -> str:
@@ -108,7 +141,7 @@ def _shown(value: Any) -> str:
 
 def one_of(name: str, value: Any, choices: Sequence[str]) -> str:
     """Returns `value` if it is among `choices`."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"`{name}` must be one of {listed}; got {value!r}.")
+        raise ValueError(f"`{name}` must be one of {listed}; got {_shown(value)}.")
     return value

@@ -50,17 +50,19 @@ class MomentEstimator:
     clamp: str = "before_average"
 
     def __post_init__(self):
-        validate.fraction("beta_1", self.beta_1)
-        validate.fraction("beta_2", self.beta_2)
-        validate.positive_float32("h1", self.h1)
-        validate.positive_float32("h2", self.h2)
+        validate.fields(
+            self,
+            beta_1=validate.fraction,
+            beta_2=validate.fraction,
+            h1=validate.positive_float32,
+            h2=validate.positive_float32,
+            initial_std=validate.optional(validate.positive_float32),
+        )
         if self.h1 > self.h2:
             raise ValueError(
                 f"`h1` must be at most `h2` (they are the floor and the ceiling of the variance); "
                 f"got h1={self.h1!r} and h2={self.h2!r}."
             )
-        if self.initial_std is not None:
-            validate.positive_float32("initial_std", self.initial_std)
         try:
             validate.positive_float32("initial_std ** 2", self._initial_variance())
         except ValueError as error:

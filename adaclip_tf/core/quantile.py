@@ -34,10 +34,14 @@ class QuantileClip(ClippingRule):
     positive_state = ("l2_norm_clip",)
 
     def __post_init__(self):
-        validate.positive_float32("l2_norm_clip", self.initial_clip)
-        validate.fraction("target_quantile", self.target_quantile)
-        validate.positive("clip_learning_rate", self.learning_rate)
-        if not 0.0 < validate.real("share", self.share) < 1.0:
+        validate.fields(
+            self,
+            initial_clip=lambda _, value: validate.positive_float32("l2_norm_clip", value),
+            target_quantile=validate.fraction,
+            learning_rate=lambda _, value: validate.positive("clip_learning_rate", value),
+            share=validate.real,
+        )
+        if not 0.0 < self.share < 1.0:
             raise ValueError(f"`share` must be above 0 and below 1; got {self.share!r}.")
 
     def initial_state(self, specs):

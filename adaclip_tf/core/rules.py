@@ -115,7 +115,7 @@ class FixedClip(ClippingRule):
     l2_norm_clip: float
 
     def __post_init__(self):
-        validate.positive_float32("l2_norm_clip", self.l2_norm_clip)
+        validate.fields(self, l2_norm_clip=validate.positive_float32)
 
     def transform(self, state, specs):
         del state
@@ -145,7 +145,7 @@ class _FromMoments(ClippingRule):
 
     def __post_init__(self):
         """b^2 lies between s^2 / gamma and d^2 s^2 / gamma: float32 must hold it, for d up to 1e10."""
-        validate.positive("gamma", self.gamma)
+        validate.fields(self, gamma=validate.positive)
         low, high = self.moments.variance_range
         if not (low / self.gamma >= validate.FLOAT32_TINY and high / self.gamma <= validate.FLOAT32_MAX / 1e20):
             raise ValueError(
@@ -204,7 +204,7 @@ class PerLayerClip(ClippingRule):
     l2_norm_clip: float
 
     def __post_init__(self):
-        validate.positive_float32("l2_norm_clip", self.l2_norm_clip)
+        validate.fields(self, l2_norm_clip=validate.positive_float32)
 
     def transform(self, state, specs):
         del state
@@ -229,7 +229,7 @@ class PerCoordinateClip(ClippingRule):
     value_clip: float
 
     def __post_init__(self):
-        validate.positive_float32("value_clip", self.value_clip)
+        validate.fields(self, value_clip=validate.positive_float32)
 
     def transform(self, state, specs):
         del state

@@ -66,9 +66,7 @@ class Scales:
         object.__setattr__(self, "clip", clip)
         object.__setattr__(self, "shapes", shapes)
         object.__setattr__(self, "multiplier", multiplier)
-        if self.damping is not None:
-            validate.positive_float32("damping", self.damping)
-        validate.fraction("damping_decay", self.damping_decay)
+        validate.fields(self, damping=validate.optional(validate.positive_float32), damping_decay=validate.fraction)
         for index, shape in enumerate(shapes):
             sizes = clip * max(multiplier, 1.0) * shape.astype(np.float64), clip * min(multiplier, 1.0) * shape
             if not shape.size or not (np.all(sizes[0] <= LARGEST) and np.all(sizes[1] >= LEAST)):
@@ -111,7 +109,7 @@ class ScaledClip(ClippingRule):
     def __post_init__(self):
         if not isinstance(self.scales, Scales):
             raise ValueError(f"`scales` must be a `core.Scales`; got {type(self.scales).__name__}.")
-        validate.boolean("precondition", self.precondition)
+        validate.fields(self, precondition=validate.boolean)
 
     @property
     def prior(self):

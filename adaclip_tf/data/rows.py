@@ -29,6 +29,12 @@ Load = Callable[[np.ndarray], Any]
 
 def loader(data: Any, num_examples: int | None) -> tuple[Load, int]:
     """A function from row numbers to rows, and how many rows there are; `data` as for `poisson_batches`."""
+    if _hands_out_batches(data):
+        raise ValueError(
+            f"`arrays` is a {type(data).__name__}, a Keras `Sequence` or `PyDataset`, whose items are batches: they "
+            "would be drawn, clipped and counted as single examples. Give an object whose items are examples, or a "
+            "function from row numbers to rows."
+        )
     if isinstance(data, tf.data.Dataset):
         stream = Stream(data, num_examples)
         return stream, stream.num_examples
@@ -50,9 +56,18 @@ def loader(data: Any, num_examples: int | None) -> tuple[Load, int]:
         def load(indices):
             return map_leaves(lambda array: array[indices], held)
 
-    if num_examples not in (None, n):
+    if num_examples is not None and validate.positive_integer("num_examples", num_examples) != n:
         raise ValueError(f"`num_examples` must be {n}, the length of `arrays`, or None; got {num_examples!r}.")
     return load, n
+
+
+def _hands_out_batches(data: Any) -> bool:
+    """Whether it is one of Keras's own, whose items are batches."""
+    kinds = type(data).__mro__
+    return any(
+        kind.__name__ in ("Sequence", "PyDataset") and kind.__module__.startswith(("keras.", "tf_keras."))
+        for kind in kinds
+    )
 
 
 def checked(rows: Any, count: int) -> Any:

@@ -120,6 +120,10 @@ class DPOptimizer(Shell):
         """What the data was asked before training, as for `scales=`."""
         return self.rule.prior
 
+    def other_past_steps(self) -> list[past_steps.PastSteps]:
+        """What other private optimizers did that trained some of these weights before, in this program."""
+        return self.private_step.other_past_steps()
+
     def past_steps(self) -> past_steps.PastSteps:
         """How many noised steps the weights have seen and what these were like, from the saved state.
 

@@ -30,6 +30,8 @@ import tensorflow as tf
 from adaclip_tf.gradients import proof
 from adaclip_tf.privacy.past_steps import PastSteps, phase_name
 
+_NOTES = "_adaclip_pasts"  # an attribute of variables
+
 
 class Past:
     """The variables. Made by `add(initial value, name)`, which has them saved with the optimizer."""
@@ -75,6 +77,23 @@ class Past:
     def start_phase(self, phase: np.ndarray) -> None:
         """Makes what follows a phase of its own."""
         self._phase.assign(phase)
+
+
+def noted(variables: Sequence[Any]) -> list[Past]:
+    """Those whose optimizers have been made for some of these variables, each once, in order."""
+    return list({id(past): past for variable in variables for past in getattr(variable, _NOTES, ())}.values())
+
+
+def note(variables: Sequence[Any], past: Past) -> None:
+    """Notes on variables whose steps are going to move them, for whoever comes after."""
+    for variable in variables:
+        setattr(variable, _NOTES, (*getattr(variable, _NOTES, ()), past))
+
+
+def steps_of(pasts: Sequence[Past], but: str) -> list[PastSteps]:
+    """What they hold now where there were steps, each phase once and without the one named `but`."""
+    found = {seen.phase: seen for seen in (past.read() for past in pasts)}
+    return [seen for seen in found.values() if seen.steps and seen.phase != but]
 
 
 def _past(values: Sequence[Any]) -> PastSteps:

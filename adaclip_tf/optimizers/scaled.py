@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from adaclip_tf import core
+from adaclip_tf._internal import validate
 
 
 def adaclip_rule(
@@ -26,7 +27,7 @@ def adaclip_rule(
       noise_multiplier, expected_batch_size: z and B, from which `PrivateScales` takes the multiplier.
     """
     if scales is None:
-        if precondition:
+        if validate.boolean("precondition", precondition):
             raise ValueError("`precondition=True` needs `scales`, such as a fitted `PrivateScales`; got scales=None.")
         return core.AdaClip(moments, gamma)
     if moments != core.MomentEstimator() or gamma != 1.0:

@@ -22,21 +22,17 @@ class Settings:
     seed: int | None = None
 
     def __post_init__(self):
-        def optional(name, value):
-            return None if value is None else validate.positive_integer(name, value)
-
-        checks = {
-            "noise_multiplier": validate.noise_multiplier,
-            "num_microbatches": optional,
-            "expected_batch_size": optional,
-            "accumulation_steps": validate.positive_integer,
-            "noise_terms": validate.positive_integer,
-            "gradient_path": lambda name, value: validate.one_of(name, value, gradients.PATHS),
-            "nonprivate_metrics": validate.boolean,
-            "seed": validate.seed,
-        }
-        for name, check in checks.items():  # NumPy's numbers become Python's, which JSON can write
-            object.__setattr__(self, name, check(name, getattr(self, name)))
+        validate.fields(  # NumPy's numbers become Python's, which JSON can write
+            self,
+            noise_multiplier=validate.noise_multiplier,
+            num_microbatches=validate.optional(validate.positive_integer),
+            expected_batch_size=validate.optional(validate.positive_integer),
+            accumulation_steps=validate.positive_integer,
+            noise_terms=validate.positive_integer,
+            gradient_path=lambda name, value: validate.one_of(name, value, gradients.PATHS),
+            nonprivate_metrics=validate.boolean,
+            seed=validate.seed,
+        )
         if self.num_microbatches and self.expected_batch_size:
             logical = self.num_microbatches * self.accumulation_steps
             if self.expected_batch_size % logical:

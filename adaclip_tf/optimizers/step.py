@@ -61,6 +61,8 @@ class PrivateStep:
         self.noised_steps = add(np.int64(0), "noised_steps")
         self.divisor = add(np.float32(0.0), "divisor")  # B of the last step, for `metrics`
         self.past = past.Past(add, self.noised_steps, self._first_phase)
+        self._others = past.noted(variables)
+        past.note(variables, self.past)
         # Not private, so in neither the saved state nor checkpoints.
         self._accumulators = unnoised.Accumulators(self.settings.accumulation_steps)
         if self.settings.nonprivate_metrics:
@@ -83,6 +85,10 @@ class PrivateStep:
     def positive_variables(self) -> list[tf.Variable]:
         """Those of the rule's state that are above 0 in any state that can be gone on from."""
         return self._rule_state.variables_named(self.rule.positive_state) if self.built else []
+
+    def other_past_steps(self) -> list[past_steps.PastSteps]:
+        """What optimizers did that trained some of these variables before, in this program."""
+        return past.steps_of(self._others, self.past_steps().phase) if self.built else []
 
     def past_steps(self) -> past_steps.PastSteps:
         """How many noised steps there were and what they were like, from the saved state."""

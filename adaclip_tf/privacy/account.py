@@ -94,6 +94,14 @@ class Account:
                 optimizer.start_phase(fresh)
         self._planned = mechanism
 
+    def forgotten(self, optimizer: PrivateOptimizer) -> int:
+        """Noised steps of the same weights that nobody has said anything of: of other optimizers, in this program."""
+        if self._other_event is not None:
+            return 0
+        written = set() if self.ledger is None else {phase.id for phase in self.ledger.read()[0]}
+        others = optimizer.other_past_steps()
+        return sum(seen.steps for seen in others if seen.phase not in written and not self._taken.knows(seen.phase))
+
     def rewound(self, steps: int) -> bool:
         """Whether the optimizer counts fewer steps than it has counted in this session."""
         return self._session is not None and steps < self._session.seen
@@ -109,6 +117,7 @@ class Account:
 
     def before_call(self, steps: int, steps_per_call: int, wished: int | None) -> None:
         """Writes the steps of the next call down."""
+        self._taken.before_call(steps_per_call)
         if self._session is not None:
             self._session.reserve(steps + steps_per_call, steps + BLOCK if wished is None else wished)
 

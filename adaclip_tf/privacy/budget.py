@@ -225,8 +225,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         if horizon.next_call_passes(steps):
             self._account.end(steps)
             raise PrivacyBudgetSpentError(self._spent(steps))
-        if self._account.ledger is not None:
-            self._account.before_call(steps, horizon.steps_per_call, horizon.end_of_epoch(steps))
+        self._account.before_call(steps, horizon.steps_per_call, horizon.end_of_epoch(steps))
 
     def on_train_batch_end(self, batch, logs=None):
         self._horizon.batches_seen = batch + 1
@@ -273,6 +272,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         if self.model.built:
             claims.check_past(self._optimizer, self.meter.claimed)
         self._account.begin(self._optimizer)
+        run_checks.warn_of_other_phases(self._account.forgotten(self._optimizer))
         self._plan()
 
     def _plan(self) -> None:

@@ -150,8 +150,7 @@ def split_budget(
       >>> split.epsilon <= 2.0
       True
     """
-    fraction = validate.fraction("pca_fraction", pca_fraction)
-    validate.positive("pca_fraction", fraction)
+    fraction = validate.positive("pca_fraction", validate.fraction("pca_fraction", pca_fraction))
     mechanism = Mechanism(1.0, num_examples, batch_size, sampling, microbatch_sensitivity)
     target = Target(
         validate.positive("target_epsilon", target_epsilon), delta, accountant, examples_per_user, tolerance
@@ -162,7 +161,7 @@ def split_budget(
         training = mechanism.with_noise(z).event(epochs=epochs, steps=steps)
         return dp_accounting.ComposedDpEvent([gaussian_event(pca_noise), training])
 
-    check_delta(delta, num_examples)
+    check_delta(delta, mechanism.num_examples)
     noise = _least_noise(both, target)
     event = both(noise)
     total = epsilon_of(event, delta=delta, accountant=accountant, examples_per_user=examples_per_user)
@@ -171,11 +170,14 @@ def split_budget(
 
 def _least_noise(event: Callable[[float], dp_accounting.DpEvent], target: Target) -> float:
     """The least z for which event(z) meets the target, by a chain of ever finer accountants."""
-    validate.positive("target_epsilon", target.epsilon)
-    validate.positive("tolerance", target.tolerance)
-    validate.positive_integer("examples_per_user", target.examples_per_user)
     accountant = accountants.named(target.accountant)
-    check_delta(target.delta)
+    target = Target(
+        validate.positive("target_epsilon", target.epsilon),
+        check_delta(target.delta),
+        accountant.name,
+        validate.positive_integer("examples_per_user", target.examples_per_user),
+        validate.positive("tolerance", target.tolerance),
+    )
 
     def search(by: accountants.Accountant, guess: float, factor: float, tolerance: float) -> float:
         def epsilon_at(z: float) -> float:

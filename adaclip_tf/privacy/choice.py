@@ -52,9 +52,9 @@ class PrivateChoice:
     law: str = "geometric"
 
     def __post_init__(self):
-        if validate.real("mean_runs", self.mean_runs) < 1.0:
+        validate.fields(self, mean_runs=validate.real, law=lambda name, value: validate.one_of(name, value, LAWS))
+        if self.mean_runs < 1.0:
             raise ValueError(f"`mean_runs` must be 1 or more; got {self.mean_runs!r}.")
-        validate.one_of("law", self.law, LAWS)
 
     def event(self, run: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
         """Of all runs and the choice together, from the event of one run."""

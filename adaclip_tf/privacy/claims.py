@@ -14,13 +14,27 @@ from adaclip_tf.privacy.private_optimizer import PrivateOptimizer, as_int
 
 
 class Given(NamedTuple):
-    """What can be seen of the data that a run was given. None where it could not be seen."""
+    """What can be seen of the data that a run was given. None where it could not be seen.
 
-    arrays: bool = False  # so shuffled batches, or batches in order
+    Attributes:
+      arrays: whether Keras cuts it into batches, shuffled or in order.
+      rows: examples in a pass.
+      batch_size: of all batches but the last one of a pass.
+      drawn: how the batches were drawn, if they come from a draw of ours.
+      num_batches: of a pass over a dataset that ends.
+      mapped: whether a function may have left out examples of such batches since.
+      passes_meet: whether examples of two passes may meet in a batch, or in the batches of a pass.
+      found: whether the data was found at all.
+    """
+
+    arrays: bool = False
     rows: int | None = None
     batch_size: int | None = None
     drawn: Drawn | None = None
-    num_batches: int | None = None  # of a pass over a dataset that ends
+    num_batches: int | None = None
+    mapped: bool = False
+    passes_meet: bool = False
+    found: bool = False
 
 
 def check_optimizer(optimizer: PrivateOptimizer, claimed: Mechanism, drawn: Drawn | None) -> None:
@@ -65,11 +79,16 @@ def check_data(given: Given, claimed: Mechanism, parts: int) -> None:
                     "`PrivacyBudget.of(batches, ...)` takes it from them."
                 )
     if given.rows is not None and given.rows != claimed.num_examples:
+        what = "arrays" if given.arrays else "a dataset"
         raise ValueError(
-            f"PrivacyBudget's `num_examples` is {claimed.num_examples}, and `fit` was given arrays of {given.rows} "
+            f"PrivacyBudget's `num_examples` is {claimed.num_examples}, and `fit` was given {what} of {given.rows} "
             "rows. Both are the number of training examples."
         )
-    if given.batch_size is not None and min(given.batch_size * parts, claimed.num_examples) != claimed.batch_size:
+    whole, poisson = claimed.num_examples, claimed.sampling == "poisson"
+    size = None if given.batch_size is None else min(given.batch_size * parts, whole)
+    if given.mapped and poisson and size != claimed.batch_size:
+        size = None  # the function may draw some of these examples
+    if size not in (None, claimed.batch_size):
         logical = f" in {parts} parts (`accumulation_steps`)" if parts > 1 else ""
         raise ValueError(
             f"PrivacyBudget's `batch_size` is {claimed.batch_size}{logical}, and `fit` was given batches of "
@@ -77,17 +96,33 @@ def check_data(given: Given, claimed: Mechanism, parts: int) -> None:
         )
     if claimed.sampling == "shuffled" and (given.num_batches or math.inf) < claimed.shortest_epoch * parts:
         raise ValueError(
-            f"PrivacyBudget counts an epoch of {claimed.num_examples} examples in batches of {claimed.batch_size}, and "
+            f"PrivacyBudget counts an epoch of {whole} examples in batches of {claimed.batch_size}, and "
             f"the dataset that `fit` was given ends after {given.num_batches} batches: its examples come again sooner. "
             "Give `num_examples` and `batch_size` as the dataset has them."
         )
-    fixed = given.arrays or given.batch_size is not None
-    if fixed and claimed.sampling == "poisson" and claimed.batch_size < claimed.num_examples:
+    if (given.arrays or size is not None) and poisson and claimed.batch_size < whole:
         what = "arrays, which it cuts into batches" if given.arrays else "batches"
         raise ValueError(
             f"PrivacyBudget accounts for Poisson sampling, and `fit` was given {what} of fixed size: that epsilon "
             "would be too small. Give `fit` what `poisson_batches(...)` returns; or account for what you have, by "
             "`PrivacyBudget(..., sampling='shuffled')`."
+        )
+    if given.passes_meet and claimed.sampling == "shuffled":
+        raise ValueError(
+            "PrivacyBudget counts each example once per epoch, and the dataset that `fit` was given repeats its "
+            "examples before it cuts them into batches: one can be in a batch, or an epoch, twice. Put `repeat` behind "
+            "`batch`."
+        )
+
+
+def check_is_drawn(given: Given, counted: Drawn) -> None:
+    """Whether a run was given the batches that a budget took its numbers from, as far as it was found what it got."""
+    if given.found and given.drawn is None:
+        raise ValueError(
+            f"`PrivacyBudget.of(batches)` counts batches of {counted.batch_size} that were drawn by Poisson sampling, "
+            "and `fit` was given something else, in which no such draw can be seen. Give `fit` these batches, or what "
+            "`map`, `prefetch` or `repeat` make of them. For batches of another origin say how they are formed, by "
+            "`PrivacyBudget(num_examples=..., batch_size=..., sampling=...)`."
         )
 
 

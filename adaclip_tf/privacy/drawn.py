@@ -36,10 +36,16 @@ def drawn_of(batches: Any) -> Drawn | None:
     return drawn if isinstance(drawn, Drawn) else None
 
 
+def name_of(dataset: Any) -> str:
+    """What kind of dataset it is, such as "Map"."""
+    return type(dataset).__name__.strip("_").replace("Dataset", "")
+
+
 # What leaves draws as they are, of all that can be made of batches. `repeat` draws anew.
 _KEEPS_DRAWS = ("Map", "ParallelMap", "Prefetch", "Options", "Take", "Skip", "Repeat", "Zip", "Enumerate", "Shuffle")
 # Of those, what leaves the parts of a logical batch together and in order.
 _KEEPS_PARTS = ("Map", "Prefetch", "Options", "Repeat", "Enumerate")
+_HANDED_OUT = ("Distributed", "OwnedIterator")  # by a strategy, which cuts a batch for its replicas; one by one
 _HOLDS_NO_DATA = ("Range", "Random", "Counter")  # what drawn batches may be zipped with
 
 
@@ -66,13 +72,12 @@ def drawn_within(batches: Any, made_of: Callable[[Any], list[Any]]) -> Drawn | N
         if drawn is not None:
             draws.append(drawn)
             continue
-        name = type(dataset).__name__.strip("_").replace("Dataset", "")
-        inputs = made_of(dataset)
-        if name not in _KEEPS_DRAWS and name not in _HOLDS_NO_DATA:
+        name, inputs = name_of(dataset), made_of(dataset)
+        if name not in (*_KEEPS_DRAWS, *_HOLDS_NO_DATA, *_HANDED_OUT):
             (made if inputs else beside).append(name)
         named.append(name)
         pending.extend(inputs)
-    _check_parts(draws, [name for name in named if name not in _KEEPS_PARTS])
+    _check_parts(draws, [name for name in named if name not in (*_KEEPS_PARTS, *_HANDED_OUT)])
     if draws and (made or beside or len(draws) > 1):
         what = ", ".join(made) or "a zip with " + (", ".join(beside) or "other draws")
         raise ValueError(

@@ -98,7 +98,7 @@ def epsilon_of(
       >>> round(epsilon_of(dp_accounting.GaussianDpEvent(8.0), delta=1e-5), 3)
       0.478
     """
-    check_delta(delta)
+    delta = check_delta(delta)
     if not isinstance(event, dp_accounting.DpEvent):
         raise ValueError(f"`event` must be a `dp_accounting.DpEvent`, such as `training_event(...)`; got {event!r}.")
     return group.group_epsilon(accountants.get(accountant).of_event(event), delta, examples_per_user)
@@ -106,13 +106,14 @@ def epsilon_of(
 
 def check_delta(delta: float, num_examples: int | None = None) -> float:
     """Returns `delta` if it is in (0, 1); warns if it is so large that it protects nobody in particular."""
-    if not 0.0 < validate.real("delta", delta) < 1.0:
+    number = validate.real("delta", delta)
+    if not 0.0 < number < 1.0:
         raise ValueError(f"`delta` must be above 0 and below 1 (well below 1 / num_examples); got {delta!r}.")
-    if num_examples is not None and delta * num_examples >= 1.0:
+    if num_examples is not None and number * num_examples >= 1.0:
         warnings.warn(
-            f"delta={delta:g} is not below 1 / num_examples = {1 / num_examples:g}: publishing one example "
+            f"delta={number:g} is not below 1 / num_examples = {1 / num_examples:g}: publishing one example "
             "outright, chosen at random, would satisfy it.",
             UserWarning,
             stacklevel=3,
         )
-    return float(delta)
+    return number

@@ -12,6 +12,7 @@ import tensorflow as tf
 from adaclip_tf._internal import keras
 from adaclip_tf.privacy.claims import Given
 from adaclip_tf.privacy.drawn import drawn_within
+from adaclip_tf.privacy.formed import formed
 
 
 def given_to_fit(model: Any) -> Given:
@@ -22,14 +23,20 @@ def given_to_fit(model: Any) -> Given:
     if call.cut:
         shapes = [getattr(leaf, "shape", (None,)) for leaf in tf.nest.flatten(call.x)]
         rows = shapes[0][0] if shapes and len(shapes[0]) else None
-        return Given(True, rows, call.batch_size)
+        return Given(True, rows, call.batch_size, found=True)
     drawn = drawn_within(call.x, keras.made_of)
     # A train step of one's own may take elements that are no batches.
     batches = keras.has_keras_train_step(model) and isinstance(call.x, tf.data.Dataset)
     if not batches:
-        return Given(drawn=drawn)
+        return Given(drawn=drawn, found=True)
     num_batches = int(call.x.cardinality())  # negative: without an end, or not known
-    return Given(False, None, _static_size(call.x), drawn, num_batches if num_batches > 0 else None)
+    given = Given(False, None, _static_size(call.x), drawn, num_batches if num_batches > 0 else None, found=True)
+    cut = formed(call.x, keras.made_of)
+    if cut is None:
+        return given
+    size = cut.batch_size if given.batch_size is None else given.batch_size
+    mapped = cut.mapped and given.batch_size is None
+    return given._replace(rows=cut.rows, batch_size=size, mapped=mapped, passes_meet=cut.passes_meet)
 
 
 def _static_size(dataset: tf.data.Dataset) -> int | None:

@@ -21,7 +21,8 @@ def group_epsilon(epsilon_at: Callable[[float], float], delta: float, size: int)
     Returns:
       Infinity where the lemma gives no bound.
     """
-    if validate.positive_integer("examples_per_user", size) == 1:
+    size = validate.positive_integer("examples_per_user", size)
+    if size == 1:
         return float(epsilon_at(delta))
     log_target = math.log(delta)
 

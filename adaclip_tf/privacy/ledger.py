@@ -26,6 +26,8 @@ comes on top, since it is noised again: both draws could have been seen.
 
 With shuffled batches a run that is broken off within an epoch has begun that epoch, and counts it whole.
 
+One file has one ledger, by whatever name: links are followed, and a path holds when the program changes its folder.
+
 The lock. While a program trains, it holds `<path>.lock` (by `flock`: free when the process ends), and others that want
 to write are refused; anyone may read. Workers of one training would all write: they are refused too.
 """
@@ -35,6 +37,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import threading
 from typing import Any
 
 import dp_accounting
@@ -46,6 +49,7 @@ from adaclip_tf.privacy.mechanism import Mechanism
 
 FORMAT, VERSION = "adaclip_tf.privacy.ledger", 1
 BLOCK = 100  # steps that are reserved at a time
+_WRITING = threading.RLock()  # from reading to writing: the lock of the file is one for all threads of a process
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +116,8 @@ class Ledger:
     """
 
     def __init__(self, path: str | os.PathLike[str]):
-        self.path = validate.path("ledger", path)
+        # The file itself: a link would be replaced by a ledger of its own, and "here" may be elsewhere tomorrow.
+        self.path = os.path.realpath(validate.path("ledger", path))
         self.lock_path = f"{self.path}.lock"
         self.read()  # a damaged file is told now
 
@@ -141,9 +146,7 @@ class Ledger:
             raise ValueError(
                 f"`event` must be a `dp_accounting.DpEvent`, such as `PrivatePCA(...).event`; got {event!r}."
             )
-        with self.locked():
-            phases, releases = self.read()
-            self.write(phases, (*releases, Release(name, event)))
+        self.release(Release(name, event))
 
     def event(self, without: str | None = None) -> dp_accounting.DpEvent:
         """All that the file holds as one event; `without` leaves out one phase."""
@@ -204,6 +207,12 @@ class Ledger:
         with files.replacing(self.path) as file:
             file.write(f"{text}\n".encode())
 
+    def release(self, release: Release) -> None:
+        """Writes `release` behind the others."""
+        with self.locked(), _WRITING:
+            phases, releases = self.read()
+            self.write(phases, (*releases, release))
+
     def stamp(self) -> tuple[int, ...]:
         """Another one after each writing: every writing is a new file that takes the place of the old one."""
         found = os.stat(self.path)
@@ -211,9 +220,10 @@ class Ledger:
 
     def replace(self, phase: Phase) -> None:
         """Writes `phase` in the place of the one with its name, or as a new one."""
-        phases, releases = self.read()
-        others = tuple(other for other in phases if other.id != phase.id)
-        self.write((*others, phase), releases)
+        with _WRITING:
+            phases, releases = self.read()
+            others = tuple(other for other in phases if other.id != phase.id)
+            self.write((*others, phase), releases)
 
 
 def _parse(text: str) -> tuple[tuple[Phase, ...], tuple[Release, ...]]:

@@ -43,15 +43,21 @@ class Mechanism:
     microbatch_sensitivity: float = 1.0
 
     def __post_init__(self):
-        validate.noise_multiplier("noise_multiplier", self.noise_multiplier)
-        n = validate.positive_integer("num_examples", self.num_examples)
-        batch = validate.positive_integer("batch_size", self.batch_size)
-        if batch > n:
+        # As Python's numbers: what is counted below would wrap around in NumPy's.
+        validate.fields(
+            self,
+            noise_multiplier=validate.noise_multiplier,
+            num_examples=validate.positive_integer,
+            batch_size=validate.positive_integer,
+            sampling=lambda name, value: validate.one_of(name, value, (*SAMPLINGS, WITHOUT_REPLACEMENT)),
+            microbatch_sensitivity=validate.real,
+        )
+        if self.batch_size > self.num_examples:
             raise ValueError(
-                f"`batch_size` must be at most `num_examples`; got batch_size={batch} and num_examples={n}."
+                f"`batch_size` must be at most `num_examples`; got batch_size={self.batch_size} and "
+                f"num_examples={self.num_examples}."
             )
-        validate.one_of("sampling", self.sampling, (*SAMPLINGS, WITHOUT_REPLACEMENT))
-        if validate.real("microbatch_sensitivity", self.microbatch_sensitivity) < 1.0:
+        if self.microbatch_sensitivity < 1.0:
             raise ValueError(
                 "`microbatch_sensitivity` must be 1 (one example per microbatch) or 2 (several); "
                 f"got {self.microbatch_sensitivity!r}."
@@ -105,13 +111,13 @@ class Mechanism:
     def steps_in(self, epochs: float) -> int:
         """Steps of so many epochs, ceil(epochs * ceil(n / B)), from the number as it is written (0.1 is one tenth)."""
         validate.positive("epochs", epochs)
-        return math.ceil(fractions.Fraction(str(epochs)) * self.epoch)
+        return math.ceil(fractions.Fraction(str(validate.plain(epochs))) * self.epoch)
 
     def event(self, *, epochs: float | None = None, steps: int | None = None) -> dp_accounting.DpEvent:
         """A whole training run as one dp_accounting event; of `epochs` or of `steps`."""
         count = self.releases(self.count(epochs=epochs, steps=steps))
         if self.sampling == "shuffled" and epochs is not None:
-            count = math.ceil(epochs)  # whatever the length of an epoch
+            count = math.ceil(validate.plain(epochs))  # whatever the length of an epoch
         return dp_accounting.SelfComposedDpEvent(self.release, count)
 
     def count(self, *, epochs: float | None = None, steps: int | None = None) -> int:

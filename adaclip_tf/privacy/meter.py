@@ -32,6 +32,8 @@ class Before(NamedTuple):
 class PrivacyMeter:
     """The epsilon of an optimizer's steps, and of what else the same data has paid for.
 
+    It remembers nothing: what another optimizer has cost on the same data goes into `other_event`, or into a ledger.
+
     Example:
       >>> meter = PrivacyMeter(Mechanism(1.0, num_examples=60000, batch_size=600), delta=1e-5)
       >>> optimizer = DPAdaClipSGD(noise_multiplier=1.1, expected_batch_size=600)
@@ -65,9 +67,13 @@ class PrivacyMeter:
         self.delta = check_delta(delta, claimed.num_examples)
         self.accountant = accountants.named(accountant).name
         self.examples_per_user = validate.positive_integer("examples_per_user", examples_per_user)
-        self.before: Callable[[PrivateOptimizer], Before] = before or (
-            lambda optimizer: Before(0, events.with_prior(other_event, optimizer.prior))
+        self.before: Callable[[PrivateOptimizer], Before] = (
+            (lambda optimizer: Before(0, events.with_prior(other_event, optimizer.prior))) if before is None else before
         )
+        if not callable(self.before):
+            raise ValueError(
+                f"`before` must be a function from the optimizer to what was spent before; got {before!r}."
+            )
         self._curve: curve.EpsilonCurve | None = None
         self._curve_of: tuple[Any, ...] | None = None
 
@@ -82,10 +88,12 @@ class PrivacyMeter:
         Args:
           optimizer: whose steps are to be counted.
           given: what can be seen of the data of the run.
-          drawn: how the batches were drawn, where that is known otherwise.
+          drawn: how the batches were drawn that n, B and sampling were taken from, if they were.
         """
         claims.check_optimizer(optimizer, self.claimed, given.drawn or drawn)
         claims.check_data(given, self.claimed, optimizer.accumulation_steps)
+        if drawn is not None:
+            claims.check_is_drawn(given, drawn)
 
     def mechanism(self, optimizer: PrivateOptimizer) -> Mechanism:
         """Of the steps to come, and never less than what the state says of those before."""

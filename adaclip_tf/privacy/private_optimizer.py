@@ -36,6 +36,9 @@ class PrivateOptimizer(Protocol):
     def past_steps(self) -> PastSteps:
         """What the saved state says."""
 
+    def other_past_steps(self) -> list[PastSteps]:
+        """Those of other private optimizers that trained some of the weights before, as far as that is known."""
+
     def start_phase(self, phase: Any) -> None:
         """Makes what follows a phase of its own."""
 

@@ -60,6 +60,12 @@ def warn_of_releases(model: Any) -> None:
     """
     call = keras.running_fit(model)
     for callback in call.callbacks if call else ():
+        if isinstance(callback, tf.keras.callbacks.TerminateOnNaN):
+            logging.warning(
+                "%s stops by the loss of the training data, which one example can make NaN: that it has stopped tells "
+                "of the example, and no epsilon counts it. Leave it out: the optimizer leaves out such an example.",
+                type(callback).__name__,
+            )
         if not isinstance(callback, _DECIDING) or not getattr(callback, "save_best_only", True):
             continue
         monitor = str(callback.monitor)
@@ -72,6 +78,17 @@ def warn_of_releases(model: Any) -> None:
                 monitor,
                 f"val_{monitor}",
             )
+
+
+def warn_of_other_phases(steps: int) -> None:
+    """Says that the weights have taken so many steps that are not counted, if any."""
+    if steps:
+        logging.warning(
+            "The weights have taken %d noised steps by another private optimizer, which this PrivacyBudget does not "
+            "count. If these were on the same data, its epsilon is too small: use one PrivacyBudget, or one `ledger`, "
+            "for all phases, or give what they cost as `other_event`.",
+            steps,
+        )
 
 
 def tell(model: Any, params: dict[str, Any], assumed: str | None) -> None:

@@ -54,8 +54,7 @@ class Session:
                 self._phase = Phase(phase, optimizer, mechanism, 0, 0, count, True)
             written = [r.event for r in releases if r.phase in (phase, self._phase.id)]
             if other_event is not None and other_event not in written:
-                mine = Release(f"other_event of {optimizer}", other_event, self._phase.id)
-                ledger.write(phases, (*releases, mine))
+                ledger.release(Release(f"other_event of {optimizer}", other_event, self._phase.id))
             ledger.replace(self._phase)
             self._others, self._stamp, self._more = ledger.event(without=self._phase.id), ledger.stamp(), False
         except BaseException:

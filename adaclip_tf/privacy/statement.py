@@ -89,7 +89,12 @@ def report_on(
     events_lib.check_other_event(other_event)
     validate.one_of("sampling", mechanism.sampling, SAMPLINGS)
     count = mechanism.count(epochs=epochs, steps=steps)
-    check_delta(delta, mechanism.num_examples)
+    delta = check_delta(delta, mechanism.num_examples)
+    examples_per_user = validate.positive_integer("examples_per_user", examples_per_user)
+    if accountants is not None and (isinstance(accountants, str) or not isinstance(accountants, Sequence)):
+        raise ValueError(
+            f"`accountants` must be a list of names, such as ['rdp', 'pld'], or None; got {accountants!r}."
+        )
     epsilons: dict[str, dict[str, float | None]] = {}
     events: dict[str, dp_accounting.DpEvent] = {}
     for kind in SAMPLINGS:
@@ -109,7 +114,7 @@ def report_on(
         "microbatch_sensitivity": mechanism.microbatch_sensitivity,
         "delta": delta,
         "steps": count,
-        "epochs": epochs if epochs is not None else count / mechanism.epoch,
+        "epochs": validate.plain(epochs) if epochs is not None else count / mechanism.epoch,
         "sampling": mechanism.sampling,
         "sampling_probability": mechanism.batch_size / mechanism.num_examples,
         "examples_per_user": examples_per_user,

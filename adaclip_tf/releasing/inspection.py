@@ -104,7 +104,8 @@ def check_release(path: str | os.PathLike[str]) -> Inspection:
 def _inspect_zip(path: str) -> tuple[str, list[Finding]]:
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
-        comment = archive.comment
+        comment, folders = archive.comment, [name for name in archive.namelist() if name.endswith("/")]
+        more = release_files.has_more_than_members(archive, os.path.getsize(path))
     if "config.json" not in members or "model.weights.h5" not in members:
         return "a zip archive, but no .keras file", [
             Finding(finding_lib.WHOLE, "unknown", "nothing is known of what it holds")
@@ -118,6 +119,11 @@ def _inspect_zip(path: str) -> tuple[str, list[Finding]]:
     if contents:
         members.pop(release_statement.TEXT, None)
         findings += _of_release(contents, arrays)
+        if more:
+            findings.append(
+                Finding("(zip archive)", "unknown", "it holds bytes that are in none of its files, or a file twice")
+            )
+        findings += [Finding(folder, "a folder", "a release has none") for folder in folders]
         if compiled or layer_state.has_training(config):
             findings.append(Finding("config.json: compile_config", "training settings", "a release has none"))
     else:
@@ -133,7 +139,7 @@ def _inspect_zip(path: str) -> tuple[str, list[Finding]]:
     findings += finding_lib.of_values("config.json", config, [*public, *allowed])  # what was allowed is named by now
     members.pop("metadata.json", None)
     for member in members:
-        if not (contents and member.startswith("assets/") and _declared(public, config)):
+        if not (contents and member in contents.get("files", ()) and _declared(public, config)):
             findings.append(
                 Finding(member, "a file of a layer", "vocabularies and the like hold what the layer has seen")
             )

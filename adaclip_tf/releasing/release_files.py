@@ -43,6 +43,7 @@ def model_file(model: Any, twin: Any, optimizer: Any, text: str, contents: dict[
     """The .keras file of a filled twin. Adds "weights" to `contents`."""
     members = _saved(twin)
     contents["weights"] = _verified(members["model.weights.h5"], model, twin, optimizer, contents["public"])
+    contents["files"] = sorted(name for name in members if name.startswith("assets/"))
     members[release_statement.TEXT] = release_statement.complete(text, contents).encode()
     members[release_statement.JSON] = json.dumps(contents, indent=2, allow_nan=False).encode()
     buffer = io.BytesIO()
@@ -50,6 +51,17 @@ def model_file(model: Any, twin: Any, optimizer: Any, text: str, contents: dict[
         for name, data in members.items():
             archive.writestr(zipfile.ZipInfo(name, _STAMP), data)
     return buffer.getvalue()
+
+
+def has_more_than_members(archive: zipfile.ZipFile, size: int) -> bool:
+    """Whether an archive of so many bytes holds any that are of no member: before, between or behind them, or in notes.
+
+    30 bytes go before each member and 46 into the list of them, each with its name, and 22 come last. A name that is
+    there twice hides what the first one holds.
+    """
+    names = [info.filename for info in archive.infolist()]
+    needed = 22 + sum(76 + 2 * len(info.filename.encode()) + info.compress_size for info in archive.infolist())
+    return size != needed or len(set(names)) != len(names)
 
 
 def _saved(twin: Any) -> dict[str, bytes]:

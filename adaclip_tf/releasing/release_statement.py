@@ -7,8 +7,10 @@ import textwrap
 from collections import Counter
 from typing import Any
 
-from adaclip_tf.privacy import private_optimizer
+from adaclip_tf.privacy import accountants, events, private_optimizer
 from adaclip_tf.privacy import statement as statement_lib
+from adaclip_tf.privacy.epsilon import epsilon_of
+from adaclip_tf.privacy.mechanism import Mechanism
 from adaclip_tf.releasing import twins
 
 FORMAT = "adaclip_tf release 1"
@@ -62,11 +64,37 @@ def _check_fits(report: dict[str, Any], optimizer: Any) -> None:
                 f"`statement` says {claim}={report[claim]}, but the optimizer has {fact}={facts[fact]}. Give the "
                 "PrivacyBudget of this training, or make the report again."
             )
+    _check_epsilon(report, optimizer)
     if report.get("sampling") == "poisson" and not (optimizer.expected_batch_size or optimizer.num_microbatches):
         raise ValueError(
             "`statement` is for Poisson-sampled batches, but the optimizer has no `expected_batch_size`: it divided by "
             "each batch's true size, which is private then, and the weights show it. Train with `expected_batch_size`."
         )
+
+
+def _check_epsilon(report: dict[str, Any], optimizer: Any) -> None:
+    """No epsilon below that of what the optimizer alone has seen: its steps, and what its scales were asked by."""
+    if not {"num_examples", "batch_size", "delta"} <= set(report):
+        return
+    past, delta = optimizer.past_steps(), report["delta"]
+    step = Mechanism(
+        past.noise_multiplier,
+        report["num_examples"],
+        report["batch_size"],
+        report.get("sampling", "poisson"),
+        float(optimizer.microbatch_sensitivity),
+    )
+    event = events.with_prior(step.event(steps=past.steps), optimizer.prior)
+    quick = [name for name in report["guarantee"] if name in accountants.names() and accountants.named(name).quick]
+    for name in quick or list(report["guarantee"])[:1]:
+        claimed, least = report["guarantee"][name], epsilon_of(event, delta=delta, accountant=name)
+        if claimed is not None and claimed < least * (1 - 1e-6):
+            asked = "" if optimizer.prior is None else ", and what was asked for its scales before,"
+            raise ValueError(
+                f"`statement` says epsilon {claimed:.6g} by {name.upper()}, but the optimizer's {past.steps} noised "
+                f"steps{asked} cost {least:.6g} at delta={delta:g}. Give the PrivacyBudget of this training, or "
+                "`other_event=` to the report."
+            )
 
 
 def _without_epsilon(optimizer: Any) -> str:
@@ -81,6 +109,11 @@ def _without_epsilon(optimizer: Any) -> str:
     )
     if not batch and not facts["num_microbatches"]:
         text += " Sums were divided by each batch's own size, which is sound only if all batches had one fixed size."
+    if optimizer.prior is not None:
+        text += (
+            " Besides, the data was asked for the scales of gradients before the first step: in all one release with "
+            f"Gaussian noise of {optimizer.prior.noise_multiplier:.6g} times its sensitivity."
+        )
     if facts["microbatch_sensitivity"] != 1.0:
         text += f" One example can move that sum by {facts['microbatch_sensitivity']:g} times the clipping norm."
     return "Differentially private training\n" + "=" * 31 + "\n\n" + textwrap.fill(text, _WIDTH) + "\n"

@@ -119,7 +119,9 @@ class PrivateScales:
           classes, settings, seed: as above.
         """
         run = Mechanism(validate.positive("noise_multiplier", noise_multiplier), num_examples, batch_size)
-        asked = settings.noise(run.noise_multiplier, batch_size / num_examples, run.count(epochs=epochs, steps=steps))
+        asked = settings.noise(
+            run.noise_multiplier, run.batch_size / run.num_examples, run.count(epochs=epochs, steps=steps)
+        )
         return cls(noise_multiplier=asked.rows, count_noise=asked.counts, classes=classes, settings=settings, seed=seed)
 
     @property

@@ -91,11 +91,11 @@ def make_private(
       A `PrivateTraining`: `.fit(...)`, `.optimizer`, `.batches`, `.statement()`, `.summary()`.
     """
     load, n = sampling.loader(data, num_examples)
-    validate.positive_integer("batch_size", batch_size)
-    validate.positive_integer("epochs", epochs)
+    batch_size = validate.positive_integer("batch_size", batch_size)
+    epochs = validate.positive_integer("epochs", epochs)
+    remember = None if remember is None else validate.path("remember", remember)
     accountants.named(accountant)
-    if learning_rate is not None:
-        validate.positive("learning_rate", learning_rate)
+    learning_rate = None if learning_rate is None else validate.positive("learning_rate", learning_rate)
     if not isinstance(settings, method.Method):
         raise ValueError(f"`settings` must be a `Method`; got {settings!r}.")
     batches = sampling.poisson_batches(data, expected_batch_size=batch_size, num_examples=num_examples, seed=seed)
@@ -120,7 +120,7 @@ def make_private(
         kernels = sum(len(variable.shape) > 1 for variable in model.trainable_variables)
         plan = planning.make_plan(**wanted, classes=found, kernels=kernels, before=spent, settings=settings)
         if learning_rate is not None:
-            plan = dataclasses.replace(plan, learning_rate=float(learning_rate))
+            plan = dataclasses.replace(plan, learning_rate=learning_rate)
         scales = PrivateScales(
             noise_multiplier=plan.rows_noise,
             count_noise=plan.counts_noise,

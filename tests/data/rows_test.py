@@ -129,3 +129,19 @@ def test_pandas():
         sampling.poisson_batches(frame, expected_batch_size=2)
     with pytest.raises(ValueError, match="Missing values"):
         sampling.poisson_batches(frame["c"].where(frame["a"] > 3), expected_batch_size=2)
+
+
+class Batches(tf.keras.utils.Sequence):
+    """What Keras trains on as it is: ten batches of three."""
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, index):
+        return np.zeros([3, 2], np.float32)
+
+
+def test_batches_are_no_examples():
+    """Each would be drawn, clipped and counted as one, and 30 people would hide as 10."""
+    with pytest.raises(ValueError, match="`arrays` is a Batches, a Keras `Sequence` or `PyDataset`, whose items are"):
+        rows.loader(Batches(), None)

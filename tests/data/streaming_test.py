@@ -82,3 +82,14 @@ def test_another_number_of_examples_is_an_error(small, count):
 def test_other_datasets_are_refused(data, options, says):
     with pytest.raises(ValueError, match=says):
         sampling.poisson_batches(data, expected_batch_size=2, **options)
+
+
+def test_batches_are_no_examples():
+    """Each would be drawn, clipped and counted as one."""
+    examples = tf.data.Dataset.from_tensor_slices(np.zeros([30, 2], np.float32))
+    cut = examples.batch(3, drop_remainder=True)
+    for dataset in (cut, cut.shuffle(5).prefetch(1)):
+        with pytest.raises(ValueError, match=r"a dataset of single examples; got batches of 3.*call `unbatch"):
+            streaming.Stream(dataset, None)
+    assert streaming.Stream(cut.unbatch(), 30).num_examples == 30
+    assert streaming.Stream(cut.map(lambda window: window), None).num_examples == 10  # three rows may be one example

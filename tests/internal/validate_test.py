@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from adaclip_tf._internal import validate
 
@@ -16,6 +17,15 @@ PASSES = [
     (validate.fraction, 0.0, 0.0),
     (validate.fraction, 0.999, 0.999),
     (validate.positive_integer, np.int64(3), 3),
+    (validate.positive_integer, np.uint8(200), 200),
+    (validate.positive_integer, np.array(3), 3),
+    (validate.positive_integer, tf.constant(3, tf.int64), 3),
+    (validate.positive_integer, tf.Variable(3), 3),
+    (validate.positive_integer, tf.data.Dataset.range(3).cardinality(), 3),
+    (validate.seed, tf.constant(3), 3),
+    (validate.real, tf.constant(0.5), 0.5),
+    (validate.real, np.array(2), 2.0),
+    (validate.noise_multiplier, tf.Variable(1.5), 1.5),
 ]
 FAILS = [
     (validate.real, "1"),
@@ -35,6 +45,14 @@ FAILS = [
     (validate.positive_integer, 0),
     (validate.positive_integer, 1.0),
     (validate.positive_integer, True),
+    (validate.positive_integer, np.bool_(True)),
+    (validate.positive_integer, np.array([3])),
+    (validate.positive_integer, np.float32(3.0)),
+    (validate.positive_integer, 2**63),
+    (validate.positive_integer, tf.constant(True)),
+    (validate.positive_integer, tf.data.Dataset.range(3).repeat().cardinality()),
+    (validate.real, tf.constant("1")),
+    (validate.real, np.array([1.0])),
     (validate.seed, -1),
     (validate.seed, True),
     (validate.seed, 0.0),
@@ -81,3 +99,21 @@ def test_a_long_value_is_cut():
             validate.positive("knob", "a" * (length - 2))
         assert shown in str(error.value)
         assert ("..." in str(error.value)) == (length > 200)
+
+
+def test_a_value_within_a_graph_is_none():
+    """Nothing is known of it when the graph is made."""
+
+    @tf.function
+    def trace(value):
+        with pytest.raises(ValueError, match="`knob` must be a whole number"):
+            validate.positive_integer("knob", value)
+        return value
+
+    trace(tf.constant(3))
+
+
+@pytest.mark.parametrize("value", [np.array(["a", "b"]), ["a"], {"a"}, None, 1])
+def test_one_of_refuses_what_is_no_word(value):
+    with pytest.raises(ValueError, match="`mode` must be one of 'a', 'b'; got"):
+        validate.one_of("mode", value, ("a", "b"))

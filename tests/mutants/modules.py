@@ -194,6 +194,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         _FORGOTTEN,
     ),
     "privacy/drawn.py": ("tests/privacy/budget_claims_test.py",),
+    "privacy/formed.py": ("tests/privacy/formed_test.py", "tests/privacy/budget_claims_test.py"),
     "privacy/fit_data.py": ("tests/privacy/budget_claims_test.py",),
     "privacy/claims.py": ("tests/privacy/meter_test.py", "tests/privacy/budget_claims_test.py"),
     "privacy/horizon.py": ("tests/privacy/horizon_test.py", "tests/privacy/budget_test.py"),

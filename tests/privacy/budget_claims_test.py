@@ -228,10 +228,10 @@ def test_a_batch_that_is_larger_than_was_said_is_told_by_the_optimizer():
     """The size is not static, so nobody can see it before the first step."""
     model = compiled(size=None)
     with pytest.raises(ValueError, match="`batch_size` is 8, and a batch of 32 has come"):
-        fit(model, slices().repeat(8).batch(32), PrivacyBudget(**SHUFFLED))
+        fit(model, models.out_of_sight(slices().repeat(8).batch(32)), PrivacyBudget(**SHUFFLED))
     assert int(model.optimizer.noised_steps) == 1
     with pytest.raises(ValueError, match="`batch_size` is 8, and the optimizer has taken steps on batches of 32"):
-        fit(model, slices().batch(8), PrivacyBudget(**SHUFFLED))
+        fit(model, models.out_of_sight(slices().batch(8)), PrivacyBudget(**SHUFFLED))
 
 
 def test_tensorboard_refuses_the_same(tmp_path):
@@ -271,7 +271,7 @@ def test_microbatches_that_turn_out_to_be_shared_are_told_and_paid_for():
     model = compiled(size=None, num_microbatches=4)
     budget = PrivacyBudget(**{**SHUFFLED, "batch_size": 4})
     with pytest.raises(ValueError, match=r"`num_microbatches`=4 was to be one example each.*twice the sensitivity"):
-        fit(model, slices().repeat(2).batch(8), budget)
+        fit(model, models.out_of_sight(slices().repeat(2).batch(8)), budget)
     assert int(model.optimizer.noised_steps) == 1
     assert budget.epsilon == pytest.approx(adaclip_tf.epsilon_of(events.gaussian_event(Z / 2), delta=DELTA), rel=1e-9)
 
@@ -293,7 +293,7 @@ def test_shared_microbatches_cost_twice_from_the_start():
     [
         (poisson, WHERE, "Poisson-sampled batches, 8 of 64 examples expected in each, which is what `fit` was given."),
         (lambda: poisson().prefetch(1), WHERE, "which is what `fit` was given."),
-        (lambda: slices().batch(BATCH), WHERE, "It can't see whether these batches are"),
+        (lambda: models.out_of_sight(slices().batch(BATCH)), WHERE, "It can't see whether these batches are"),
         (lambda: slices().batch(BATCH), SHUFFLED, "counts each of 64 examples once per epoch, in batches of 8"),
     ],
 )
@@ -396,6 +396,72 @@ def test_whole_epochs_may_follow_one_another():
         assert history["epsilon"] == [pytest.approx(expected, rel=1e-6)]
 
 
+def test_a_cut_that_the_pipeline_shows_is_no_poisson_sample():
+    """Without `drop_remainder` no shape says it."""
+    cut = slices().shuffle(N).batch(BATCH)
+    for dataset in (cut, cut.prefetch(1), cut.map(lambda *batch: batch).repeat(2), slices().repeat().batch(BATCH)):
+        words = "Poisson sampling, and `fit` was given batches of fixed size"
+        refused(words, compiled(), dataset, PrivacyBudget(**WHERE), steps_per_epoch=2)
+    fit(compiled(), cut, PrivacyBudget(**SHUFFLED))
+
+
+def test_examples_that_are_drawn_out_of_larger_batches_are_believed():
+    """Poisson sampling of one's own: each of all examples stays with probability q."""
+
+    def draw(*batch):
+        stays = tf.random.uniform([N]) < BATCH / N
+        return tuple(tf.boolean_mask(part, stays) for part in batch)
+
+    budget = PrivacyBudget(**WHERE)
+    fit(compiled(), slices().batch(N).map(draw).repeat(2), budget)
+    assert budget.noised_steps == 2
+
+
+@pytest.mark.parametrize(
+    ("dataset", "words"),
+    [
+        (lambda: slices().shuffle(N).batch(4 * BATCH).repeat(), "batches of 32"),
+        (lambda: slices().batch(4 * BATCH).map(lambda *batch: batch).repeat(), "batches of 32"),
+        (lambda: slices().take(24).batch(BATCH).repeat(), "a dataset of 24 rows"),
+        (lambda: slices().concatenate(slices()).batch(BATCH), "a dataset of 128 rows"),
+        (lambda: slices().repeat().shuffle(N).batch(BATCH), "Put `repeat` behind `batch`"),
+        (lambda: slices().repeat(3).batch(BATCH), "Put `repeat` behind `batch`"),
+    ],
+)
+def test_epochs_that_are_shorter_than_they_are_counted_are_refused(dataset, words):
+    refused(words, compiled(), dataset(), PrivacyBudget(**SHUFFLED), steps_per_epoch=N // BATCH)
+
+
+def test_epochs_as_they_are_counted_are_taken():
+    budget = PrivacyBudget(**SHUFFLED)
+    fit(compiled(), slices().repeat(1).shuffle(N).batch(BATCH).repeat(), budget, steps_per_epoch=N // BATCH, epochs=2)
+    assert budget.noised_steps == 2 * N // BATCH
+
+
+@pytest.mark.parametrize("other", ["a generator", "a dataset", "saved batches"])
+def test_a_budget_of_batches_is_for_these_batches(other, tmp_path):
+    batches = poisson()
+    if other == "saved batches":  # the same draws in each epoch
+        batches.save(str(tmp_path / "batches"))
+    data = {
+        "a generator": lambda: (models.data(BATCH) for _ in range(2)),
+        "a dataset": lambda: models.out_of_sight(slices().batch(BATCH)),
+        "saved batches": lambda: tf.data.Dataset.load(str(tmp_path / "batches")),
+    }[other]()
+    budget = PrivacyBudget.of(batches, delta=DELTA)
+    refused("something else, in which no such draw can be seen", compiled(), data, budget, steps_per_epoch=2)
+
+
+def test_what_a_strategy_hands_out_is_still_drawn():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    batches = poisson()
+    with strategy.scope():
+        model = made()
+    budget = PrivacyBudget.of(batches, delta=DELTA)
+    fit(model, strategy.experimental_distribute_dataset(batches), budget, steps_per_epoch=4)
+    assert budget.noised_steps == 4
+
+
 def test_a_dataset_that_is_shorter_than_an_epoch_is_refused():
     for batches in (1, 3):
         dataset = slices().batch(BATCH).take(batches)
@@ -433,6 +499,13 @@ def test_what_is_decided_by_the_training_loss_is_told_to_be_a_release(caplog, ca
     said = [record.getMessage() for record in caplog.records if "is a release" in record.getMessage()]
     assert len(said) == (told is not None)  # once for a budget
     assert told is None or (said[0].startswith(told) and "('val_loss')" in said[0])
+
+
+def test_to_stop_at_a_loss_that_is_no_number_tells_of_an_example(caplog):
+    model, batches = compiled(), poisson_batches(models.data(N), expected_batch_size=BATCH, steps=1, seed=0)
+    with caplog.at_level("WARNING", logger="absl"):
+        fit(model, batches, tf.keras.callbacks.TerminateOnNaN(), PrivacyBudget.of(batches, delta=DELTA))
+    assert "TerminateOnNaN stops by the loss of the training data" in caplog.text
 
 
 def test_tensorboard_tells_it_where_there_is_no_budget(caplog, tmp_path):

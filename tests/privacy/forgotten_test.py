@@ -112,6 +112,24 @@ def test_a_run_that_was_broken_off_is_not_forgotten_with_its_optimizer():
     assert budget.epsilon == epsilon(2 + PER_EPOCH)
 
 
+def test_the_call_that_an_interrupt_hit_is_not_forgotten_with_its_optimizer():
+    """The step was taken, and the budget was not told: what comes before it in the list was interrupted."""
+
+    class Stop(tf.keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 1:
+                raise KeyboardInterrupt
+
+    model, budget = _POOL.take(), made_budget()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(batches(), verbose=0, callbacks=[Stop(), budget])
+    assert budget.noised_steps == 2
+    model.compile(optimizer(), models.per_example_loss())
+    assert budget.epsilon == epsilon(2)
+    train(model, budget)
+    assert budget.epsilon == epsilon(2 + PER_EPOCH)
+
+
 def test_scales_of_an_earlier_optimizer_still_count():
     model, budget = compiled(scaled("one")), made_budget()
     train(model, budget)
@@ -127,6 +145,28 @@ def test_steps_that_were_worse_than_said_are_kept_as_what_they_were():
     taken.see(5)
     taken.worsen(true)
     assert taken.events("two", 0) == [true.event(steps=5)]
+
+
+def test_a_second_budget_says_what_it_does_not_count(caplog, path):
+    """The optimizer is another one, and the weights are the same."""
+
+    def said(budget):
+        caplog.clear()
+        with caplog.at_level("WARNING", logger="absl"):
+            train(model, budget)
+        return [record.getMessage() for record in caplog.records if "does not count" in record.getMessage()]
+
+    model, first = compiled(), made_budget()  # weights that no other test has trained
+    assert not said(first)
+    model.compile(optimizer(), models.per_example_loss())
+    assert not said(first)  # which counts both
+    (words,) = said(made_budget())
+    assert f"have taken {PER_EPOCH} noised steps by another private optimizer" in words
+    paid = STEP.event(steps=PER_EPOCH)
+    assert not said(made_budget(other_event=paid))
+    assert said(made_budget(ledger=path))
+    model.compile(optimizer(), models.per_example_loss())
+    assert said(made_budget(ledger=path))[0].startswith(f"The weights have taken {PER_EPOCH} noised steps")  # the first
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 
 import dp_accounting
 import pytest
@@ -402,6 +403,47 @@ def test_a_run_that_was_interrupted_pays_for_the_call_that_it_may_have_been_in(p
 
 # ---------------------------------------------------------------------------------------------------
 # Reading.
+
+
+def test_a_link_is_the_same_ledger(path, tmp_path):
+    """Replaced in one rename, a link would become a file of its own, with a lock of its own."""
+    Ledger(path).add("one", events.gaussian_event(5.0))
+    link = tmp_path / "link.json"
+    link.symlink_to(path)
+    Ledger(link).add("two", events.gaussian_event(5.0))
+    assert link.is_symlink()
+    assert [release.name for release in Ledger(path).read()[1]] == ["one", "two"]
+    assert Ledger(link).lock_path == Ledger(path).lock_path
+
+
+def test_a_path_stays_what_it_was_when_the_program_changes_its_folder(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    one = session("ledger.json")
+    monkeypatch.chdir("elsewhere")
+    one.reserve(10, 10)
+    one.close(7)
+    assert steps(tmp_path / "ledger.json") == {"a": 7}
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_threads_of_one_program_lose_nothing(path):
+    """The lock is one for all of them."""
+
+    def write(name):
+        one = session(path, phase=name)
+        for count in range(1, 9):
+            one.reserve(count, count)
+            Ledger(path).add(f"{name} {count}", events.gaussian_event(5.0))
+        one.close(8)
+
+    threads = [threading.Thread(target=write, args=[name]) for name in ("a", "b", "c")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert steps(path) == {"a": 8, "b": 8, "c": 8}
+    assert len(Ledger(path).read()[1]) == 24
 
 
 def test_the_command_line_prints_it(path, capsys):

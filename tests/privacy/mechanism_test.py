@@ -1,5 +1,6 @@
 """Tests of `Mechanism`: how many steps an epoch has, and how many releases they are."""
 
+import dataclasses
 import doctest
 import itertools
 import math
@@ -7,6 +8,7 @@ import math
 import dp_accounting
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import adaclip_tf
 from adaclip_tf.data import sampling
@@ -36,6 +38,17 @@ def test_steps_are_exact():
 def test_an_epoch_is_as_long_as_poisson_batches_make_it(n, batch):
     batches = sampling.poisson_batches(np.arange(n), expected_batch_size=batch)
     assert counted(n, batch, 5) == 5 * int(batches.cardinality()) == sum(1 for _ in range(5) for _ in batches)
+
+
+@pytest.mark.parametrize("integer", [np.uint8, np.int16, np.uint32, np.uint64, np.array, tf.constant])
+def test_numbers_of_numpy_and_tensorflow_count_as_pythons(integer):
+    """Theirs wrap around: -np.uint8(10) is 246, and ten epochs would be a negative number of steps."""
+    step = Mechanism(np.float32(1.5), integer(200), integer(16))
+    assert step == Mechanism(1.5, 200, 16)
+    assert [type(value) for value in dataclasses.astuple(step)] == [float, int, int, str, float]
+    assert step.steps_in(integer(10)) == step.count(steps=integer(130)) == 130
+    assert step.event(epochs=integer(10)) == Mechanism(1.5, 200, 16).event(steps=130)
+    assert Mechanism(1.5, integer(200), 16, "shuffled").event(epochs=np.float64(1.5)).count == 2
 
 
 def test_shuffled_counts_epochs_begun():

@@ -2,6 +2,7 @@
 
 import doctest
 import json
+import warnings
 import zipfile
 
 import h5py
@@ -322,6 +323,32 @@ def test_a_release_with_something_added_is_found_out(files, tmp_path):
     contents["weights"].pop("layers/dense/vars/0")
     assert "layers/dense/vars/0" in findings(privacy_statement__json=json.dumps(contents))
     assert "(whole file)" in findings(privacy_statement__json=b"{}")
+
+
+def test_bytes_around_the_files_of_a_release_are_found(files, tmp_path):
+    """Before the archive, between its files, in notes; a file that another one of its name hides; names of folders."""
+    release = (files / "release.keras").read_bytes()
+    path = tmp_path / "changed.keras"
+
+    def findings(data=release, change=None):
+        path.write_bytes(data)
+        if change is not None:
+            with warnings.catch_warnings(), zipfile.ZipFile(path, "a") as archive:
+                warnings.simplefilter("ignore")  # a name twice
+                change(archive)
+        return set(found_in(path))
+
+    def noted(archive):
+        info = zipfile.ZipInfo("assets/")
+        info.comment = b"rows"
+        archive.writestr(info, b"")
+
+    assert findings() == set()
+    assert "(zip archive)" in findings(b"rows" + release)
+    assert "(zip archive)" in findings(change=lambda archive: archive.writestr("metadata.json", b"{}"))
+    assert "(zip archive)" in findings(change=noted)
+    assert "a person/" in findings(change=lambda archive: archive.writestr("a person/", b""))
+    assert "assets/rows.txt" in findings(change=lambda archive: archive.writestr("assets/rows.txt", b"1"))
 
 
 def test_other_files_are_unknown_and_bad_ones_are_named(files, tmp_path, capsys):

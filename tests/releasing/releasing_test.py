@@ -14,9 +14,9 @@ import pytest
 import tensorflow as tf
 
 import adaclip_tf
-from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD, PrivacyBudget, check_release, poisson_batches, release
+from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD, PrivacyBudget, check_release, core, poisson_batches, release
 from adaclip_tf._internal import keras
-from adaclip_tf.privacy import statement
+from adaclip_tf.privacy import events, statement
 from adaclip_tf.releasing import layer_state
 from adaclip_tf.releasing import release as releasing
 from tests import models
@@ -440,6 +440,39 @@ def test_statements_that_claim_too_much_are_refused(run, tmp_path):
     release(model, path, statement="In words of my own.")
     with zipfile.ZipFile(path) as archive:
         assert archive.read("privacy_statement.txt").decode().startswith("In words of my own.\n")
+
+
+def test_a_statement_that_leaves_out_what_the_scales_cost_is_refused(tmp_path):
+    model = models.softmax_regression()
+    shapes = [np.ones([1] * len(variable.shape)) for variable in model.trainable_variables]
+    scales = core.Scales(1.0, shapes, noise_multiplier=1.5, name="scales-1")
+    model.compile(
+        DPAdaClipSGD(0.1, noise_multiplier=1.0, expected_batch_size=BATCH, scales=scales), models.per_example_loss()
+    )
+    model.optimizer.build(model.trainable_variables)
+    model.optimizer.private_step.past.see_step(1.0, BATCH)
+    model.optimizer.noised_steps.assign(4)
+    about = {"noise_multiplier": 1.0, "delta": 1e-3, "num_examples": EXAMPLES, "batch_size": BATCH, "steps": 4}
+    path = tmp_path / "model.keras"
+    with pytest.raises(ValueError, match=r"says epsilon .* by RDP, but the optimizer's 4 noised steps, and what was "):
+        release(model, path, statement=statement.privacy_report(**about))
+    asked = events.named(events.gaussian_event(1.5), "scales-1")
+    release(model, path, statement=statement.privacy_report(**about, other_event=asked))
+    release(model, path)
+    with zipfile.ZipFile(path) as archive:
+        words = " ".join(archive.read("privacy_statement.txt").decode().split())
+    assert (
+        "the data was asked for the scales of gradients before the first step: in all one release with Gaussian"
+        in words
+    )
+
+
+def test_an_epsilon_that_is_too_small_for_its_own_figures_is_refused(run, tmp_path):
+    model, report = run
+    forged = {**report, "guarantee": {"rdp": 0.9 * report["guarantee"]["rdp"]}}
+    with pytest.raises(ValueError, match=r"`statement` says epsilon .* 4 noised steps cost"):
+        release(model, tmp_path / "model.keras", statement=forged)
+    release(model, tmp_path / "model.keras", statement={**report, "guarantee": {"rdp": None}})  # infinite
 
 
 def test_a_private_divisor_does_not_go_with_poisson(tmp_path):

@@ -68,8 +68,7 @@ def make_model(make=adaclip_tf.DPAdaClipSGD, strategy=None, compile_arguments=No
 
 
 def fit(model, *callbacks, epochs=1, **options):
-    # Batches whose size is not static, so that they may be accounted as Poisson-sampled.
-    dataset = tf.data.Dataset.from_tensor_slices(models.data(N)).batch(BATCH)
+    dataset = models.out_of_sight(tf.data.Dataset.from_tensor_slices(models.data(N)).batch(BATCH))
     options = {"epochs": epochs, "verbose": 0, **options}
     return model.fit(dataset, callbacks=list(callbacks), **options).history
 
@@ -556,7 +555,7 @@ def one_private_step(folder, target, **options):
     model.compile(made, tf.keras.losses.MeanSquaredError(reduction="none"))
     board = PrivacyTensorBoard(folder, update_freq=1, num_examples=9, batch_size=1, delta=1e-2, **options)
     example = np.ones((1, 4), np.float32), np.array([[target]], np.float32)
-    model.fit(tf.data.Dataset.from_tensor_slices(example).batch(1), verbose=0, callbacks=[board])
+    model.fit(models.out_of_sight(tf.data.Dataset.from_tensor_slices(example).batch(1)), verbose=0, callbacks=[board])
 
 
 def values_of(folder):
