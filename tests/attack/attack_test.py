@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.attack import catalog, harness
+from tests.attack import cases_every_layer, catalog, harness
 from tests.attack.modes import MAIN_MODES, MODES
 
 CASES = catalog.load()
@@ -64,3 +64,7 @@ def test_there_are_enough_cases():
 def test_every_file_of_cases_is_in_the_catalog():
     files = {path.stem for path in pathlib.Path(__file__).parent.glob("cases_*.py")}
     assert files == {name for name in vars(catalog) if name.startswith("cases_")}
+
+
+def test_no_layer_is_left_out():
+    assert not cases_every_layer.left_out()

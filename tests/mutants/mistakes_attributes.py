@@ -8,6 +8,7 @@ _ATTRIBUTES = "tests/gradients/proof/attributes_test.py"
 _CALLERS = "tests/gradients/proof/callers_test.py"
 _MEMORY = "tests/gradients/proof/memory_test.py"
 _MEETING = f"{_ATTRIBUTES}::test_is_not_proven"
+_DRAWS = "tests/gradients/proof/elements_test.py"
 _RAW = "tests/optimizers/raw_gradients_test.py"
 
 MISTAKES = (
@@ -27,9 +28,9 @@ MISTAKES = (
     ),
     Mutation(
         "a narrow number is what it was before",
-        "gradients/proof/sizes.py",
-        "self.symbols(op.inputs[0]) if tensor.dtype in _WIDE else None",
-        "self.symbols(op.inputs[0])",
+        "gradients/proof/symbols.py",
+        "        most = _MULTIPLES.get(name, 0)\n",
+        "        most = _MULTIPLES.get(name)\n",
         (f"{_MEETING}[N in eight bits]",),
     ),
     Mutation(
@@ -42,14 +43,14 @@ MISTAKES = (
     Mutation(
         "a loop may start with ones [N, N]",
         "gradients/proof/calls.py",
-        "            elementwise.not_counted(walk.sizes.extents(op.inputs[index]), joined.axis)\n",
-        "            pass\n",
+        "    if counted:\n        elementwise.not_counted(extents, label.axis)\n",
+        "    pass\n",
         (f"{_MEETING}[ones [N, N] that a loop starts with]",),
     ),
     Mutation(
         "holes of a list may be zeros [N, N]",
         "gradients/proof/lists.py",
-        "    if label.holes and isinstance(label.element, Rows):\n",
+        "    if asked is None or label.long is None or (asked | label.long) - {element.axis}:\n",
         "    if False:\n",
         (f"{_MEETING}[zeros [N, N] of a list]",),
     ),
@@ -171,5 +172,82 @@ MISTAKES = (
         "            _check_closure(step.get_concrete_function(), data)\n",
         "",
         (f"{_RAW}::test_a_batch_that_the_loss_closes_over_is_refused",),
+    ),
+    Mutation(
+        "axes may be computed from data",
+        "gradients/proof/walk.py",
+        '        if op.type == "BroadcastGradientArgs":  # shapes are its values\n',
+        "        if False:\n",
+        (f"{_MEETING}[axes that data tells]",),
+    ),
+    Mutation(
+        "axes may be computed from the number of examples",
+        "gradients/proof/contractions.py",
+        "    if told:\n        raise",
+        "    if False:\n        raise",
+        (f"{_MEETING}[axes that N tells]",),
+    ),
+    Mutation(
+        "axes that are said to have extent 1 have",
+        "gradients/proof/contractions.py",
+        "    return bool(own) and (isinstance(own[0], Count) or (isinstance(own[0], int) and own[0] > 1))\n",
+        "    return True\n",
+        (f"{_MEETING}[axes that are said to be of extent 1]",),
+    ),
+    Mutation(
+        "whole numbers never overflow",
+        "gradients/proof/symbols.py",
+        "        return symbol if dtype.min <= symbol <= dtype.max else None\n",
+        "        return symbol\n",
+        (f"{_MEETING}[an axis by overflow]", f"{_MEETING}[an axis that is cut]"),
+    ),
+    Mutation(
+        "whole numbers are exact in floating point",
+        "gradients/proof/symbols.py",
+        "    return symbol if abs(symbol) <= _LARGEST.get(name, 0) else None\n",
+        "    return symbol\n",
+        (f"{_MEETING}[an axis by rounding]",),
+    ),
+    Mutation(
+        "a multiple of N never overflows",
+        "gradients/proof/symbols.py",
+        "    if isinstance(a, Count) and abs(a.multiple or 0) > EXACT:\n",
+        "    if False:\n",
+        (f"{_MEETING}[N times 2^30]",),
+    ),
+    Mutation(
+        "a bound holds for what is no number",
+        "gradients/proof/sizes.py",
+        ' if op.type == "Minimum" and tensor.dtype.is_integer else None',
+        ' if op.type == "Minimum" else None',
+        (f"{_MEETING}[a bound on what is no number]",),
+    ),
+    Mutation(
+        "the state of a loop starts as long as it ends",
+        "gradients/proof/calls.py",
+        "    return label if is_long else dataclasses.replace(label, rows=None)\n",
+        "    return label\n",
+        (f"{_MEETING}[a state that starts as one row]", f"{_MEETING}[one row in a list]"),
+    ),
+    Mutation(
+        "what nobody put into a list is as long as the batch",
+        "gradients/proof/lists.py",
+        "    return dataclasses.replace(element, rows=None) if short else element\n",
+        "    return element\n",
+        (f"{_MEETING}[a list made for one row]",),
+    ),
+    Mutation(
+        "what a function draws is public",
+        "gradients/proof/walk.py",
+        "        elif elements.draws(op):\n",
+        "        elif False:\n",
+        (f"{_DRAWS}::test_what_is_drawn_further_in_is_not_public[in a function]",),
+    ),
+    Mutation(
+        "data may decide which element it is",
+        "gradients/proof/sources.py",
+        "            if all(isinstance(self._walk.label(tensor), Public) for tensor in others):\n",
+        "            if True:\n",
+        (f"{_DRAWS}::test_what_is_drawn_further_in_is_not_public[told by data]",),
     ),
 )

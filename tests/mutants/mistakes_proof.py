@@ -180,8 +180,8 @@ MISTAKES = (
     Mutation(
         "what a list was given first holds for all that it is given",
         "gradients/proof/calls.py",
-        "return Listed(joined_label(op, before.element, after.element), symbols, holes, long)",
-        "return before",
+        "        return Listed(element, symbols, holes, long, sized, extents)\n",
+        "        return before\n",
         ("tests/gradients/proof/lists_test.py::test_a_list_holds_what_all_of_its_elements_are",),
     ),
     Mutation(

@@ -141,19 +141,28 @@ def _loop(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
 def _sound(walk: Walk, op: tf.Operation, index: int, labels: tuple[Any, Any, Any], inner: Walk) -> Any:
     """The label of a state, unless it may be the public array that it starts as, or is set to, and that is too long.
 
-    Of such an array only the axis that holds the examples later may be as long as there are examples.
+    Of such an array only the axis that holds the examples later may be as long as there are examples. Where it is not
+    known to be, as a single row of zeros is not, nobody may take its extent for their number.
     """
     first, result, joined = labels
     if not isinstance(joined, Rows):
         return joined
     try:
-        if isinstance(first, Public) and first.counted:
-            elementwise.not_counted(walk.sizes.extents(op.inputs[index]), joined.axis)
-        if isinstance(result, Public) and result.counted:
-            elementwise.not_counted(inner.sizes.extents(inner.graph.outputs[index]), joined.axis)
+        if isinstance(first, Public):
+            joined = as_public(joined, walk.sizes.extents(op.inputs[index]), first.counted)
+        if isinstance(result, Public):
+            joined = as_public(joined, inner.sizes.extents(inner.graph.outputs[index]), result.counted)
     except Unproven as unproven:
         return Lost(f"{describe(op)} {unproven.reason}")
     return joined
+
+
+def as_public(label: Rows, extents: Any, counted: bool = False) -> Rows:
+    """The label of what may be data, with this label, or something public with these extents."""
+    if counted:
+        elementwise.not_counted(extents, label.axis)
+    is_long = extents is not None and label.rows is not None and extents[label.axis] == Count(label.rows)
+    return label if is_long else dataclasses.replace(label, rows=None)
 
 
 def _afresh(first: Any, now: Any) -> Any:
@@ -177,11 +186,17 @@ def joined_label(op: tf.Operation, before: Any, after: Any) -> Any:
         return before if isinstance(before, Lost) else after
     if isinstance(before, Listed) and isinstance(after, Listed):
         holes = before.holes or after.holes
-        long = None if before.long is None or after.long is None else before.long | after.long
+        long, sized = _either_axes(before.long, after.long), _either_axes(before.sized, after.sized)
         if before.element is None or after.element is None:
-            return dataclasses.replace(after if before.element is None else before, holes=holes, long=long)
+            known = after if before.element is None else before
+            return dataclasses.replace(known, holes=holes, long=long, sized=sized)
         symbols = _common(before.symbols, after.symbols)
-        return Listed(joined_label(op, before.element, after.element), symbols, holes, long)
+        element = joined_label(op, before.element, after.element)
+        if isinstance(element, Rows):
+            for each in (before, after):
+                element = element if isinstance(each.element, Rows) else as_public(element, each.extents)
+        extents = before.extents if before.extents == after.extents else None
+        return Listed(element, symbols, holes, long, sized, extents)
     if isinstance(before, Public) and isinstance(after, Public):
         return _either((before, after))
     if isinstance(before, Public) and isinstance(after, Rows) and before.is_uniform(after.axis):
@@ -200,6 +215,10 @@ def joined_label(op: tf.Operation, before: Any, after: Any) -> Any:
         rows = before.rows if before.rows == after.rows else None
         return dataclasses.replace(before, rows=rows, checks=before.checks | after.checks)
     return Lost(f"{describe(op)} changes how a value depends on the examples")
+
+
+def _either_axes(first: frozenset[int] | None, second: frozenset[int] | None) -> frozenset[int] | None:
+    return None if first is None or second is None else first | second
 
 
 def _common(first: tuple[Any, ...] | None, second: tuple[Any, ...] | None) -> tuple[Any, ...] | None:

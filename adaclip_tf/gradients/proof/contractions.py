@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import elementwise
-from adaclip_tf.gradients.proof.labels import Label, Public, Rows, Summed, Unproven, rank
+from adaclip_tf.gradients.proof.labels import Label, Public, Rows, Sizes, Summed, Unproven, rank
 from adaclip_tf.gradients.proof.shapes import fixed_sizes, only_first, single_block
 from adaclip_tf.gradients.proof.symbols import Count
 from adaclip_tf.gradients.proof.table import SIZE_ARGUMENTS, Labels, describe, entry
@@ -45,11 +45,12 @@ def _reduced_axes(walk: Walk, op: tf.Operation) -> tuple[set[int], set[int]]:
     return graph.reduced_axes(op, walk.sizes.axes, walk.sizes.symbols, is_open)
 
 
-@entry("Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "EuclideanNorm")
+@entry("Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "EuclideanNorm", sizes=[1])
 def _reduce(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
     label = single_block(only_first(labels))
-    if label.axis == 0 and graph.with_ones(op.outputs[0]) is not op.outputs[0]:
-        return label  # an axis of extent 1 that holds examples holds one: there is no other to be told from it
+    _not_told_by_count(walk, op, label.axis)
+    if label.axis == 0 and _leaves_the_first(walk, op):
+        return label  # what else it reduces lies behind
     certain, possible = _reduced_axes(walk, op)
     if label.axis in certain:
         return summed(op, label)
@@ -63,6 +64,40 @@ def _reduce(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
         label = dataclasses.replace(label, checks=label.checks | {check})
     dropped = 0 if keep_dims else sum(axis < label.axis for axis in certain)
     return elementwise.shifted(label, -dropped)
+
+
+def _not_told_by_count(walk: Walk, op: tf.Operation, axis: int) -> None:
+    """Raises if the number of examples may decide whether another axis than theirs is reduced.
+
+    The axes that a gradient reduces are computed in the run, from two shapes; these may be any vectors.
+    """
+    if op.inputs[1].op.type != "BroadcastGradientArgs":
+        return
+    which, own = _told(walk, op)
+    lengths = [tensor.shape.num_elements() for tensor in op.inputs[1].op.inputs]
+    if own is None or None in lengths:
+        told = isinstance(walk.label(op.inputs[1].op.inputs[which]), Sizes)
+    else:
+        places = enumerate(own, max(lengths) - len(own))
+        told = any(isinstance(extent, Count) for place, extent in places if place != axis)
+    if told:
+        raise Unproven("reduces over axes that the number of examples tells")
+    walk.settle(op.inputs[1])
+
+
+def _told(walk: Walk, op: tf.Operation) -> tuple[int, Any]:
+    """Of what the axes of a sum are computed from: the number of the own shape, and what is known of its entries."""
+    which = op.inputs[1].value_index
+    symbols = walk.sizes.symbols(op.inputs[1].op.inputs[which])
+    return which, None if symbols is None else list(symbols.ravel())
+
+
+def _leaves_the_first(walk: Walk, op: tf.Operation) -> bool:
+    """Whether a sum in a broadcast operand's gradient is over axes of extent 1 alone, and not over the first."""
+    if graph.with_ones(op.outputs[0]) is op.outputs[0]:
+        return False
+    _, own = _told(walk, op)
+    return bool(own) and (isinstance(own[0], Count) or (isinstance(own[0], int) and own[0] > 1))
 
 
 @entry("ArgMax", "ArgMin")

@@ -20,7 +20,23 @@ from adaclip_tf.gradients.proof.walk import Walk, listed
 
 
 def _empty_list(walk: Walk, op: tf.Operation, labels: Any) -> Any:
-    return Listed(None, holes=op.type == "TensorListReserve", long=_long(walk, op.inputs[0], labels[0]))
+    long = _long(walk, op.inputs[0], labels[0])
+    return Listed(None, holes=op.type == "TensorListReserve", long=long, sized=_sized(walk, op.inputs[0]))
+
+
+def _sized(walk: Walk, shape: tf.Tensor) -> frozenset[int] | None:
+    """The axes for which a shape has an extent that is not how many examples there are; None: nobody knows."""
+    if shape.op.type == "TensorListElementShape":
+        return _sized_in(walk.label(shape.op.inputs[0]))
+    symbols = walk.sizes.symbols(shape)
+    if symbols is None:
+        return None
+    return frozenset(axis for axis, symbol in enumerate(symbols.ravel()) if symbol != -1 and symbol != Count(1))
+
+
+def _sized_in(label: Any) -> frozenset[int] | None:
+    """The same of what is read from a list where there are no elements, or of others that are made like them."""
+    return label.sized if isinstance(label, Listed) and isinstance(label.element, Rows) else None
 
 
 def _long(walk: Walk, shape: tf.Tensor, label: Any) -> frozenset[int] | None:
@@ -43,12 +59,19 @@ def _long_in(label: Any) -> frozenset[int] | None:
     return label.long if known else None
 
 
-def _no_long_holes(walk: Walk, label: Listed, shape: tf.Tensor, shape_label: Any) -> None:
-    """Raises if elements that nobody put in, read as `shape`, may be long along another axis than the examples'."""
-    if label.holes and isinstance(label.element, Rows):
-        asked = _long(walk, shape, shape_label)
-        if asked is None or label.long is None or (asked | label.long) - {label.element.axis}:
-            raise Unproven("may read zeros that are as long as there are examples")
+def _with_holes(walk: Walk, label: Any, shape: tf.Tensor, shape_label: Any) -> Any:
+    """The label of an element, which may be one that nobody put in, read as `shape`; None where there are no others.
+
+    Raises Unproven if such zeros may be long along another axis than the examples'. Along this one they may be shorter.
+    """
+    element = label.element
+    if not label.holes or not isinstance(element, Rows):
+        return element
+    asked, sized = _long(walk, shape, shape_label), _sized(walk, shape)
+    if asked is None or label.long is None or (asked | label.long) - {element.axis}:
+        raise Unproven("may read zeros that are as long as there are examples")
+    short = sized is None or label.sized is None or element.axis in sized | label.sized
+    return dataclasses.replace(element, rows=None) if short else element
 
 
 PUBLIC["TensorListReserve"] = PUBLIC["EmptyTensorList"] = _empty_list
@@ -69,7 +92,8 @@ def _element(label: Any) -> Any:
 @entry("TensorListFromTensor", sizes=[1])
 def _from_tensor(walk: Walk, op: tf.Operation, labels: Any) -> Any:
     walk.settle(op.inputs[1])  # what the shape of an element must be; it does not make it so
-    return Listed(_element(labels[0]))
+    extents = walk.sizes.extents(op.inputs[0]) if isinstance(labels[0], Public) else None
+    return Listed(_element(labels[0]), extents=None if extents is None else tuple(extents[1:]))
 
 
 PUBLIC["TensorListFromTensor"] = _from_tensor
@@ -79,15 +103,15 @@ PUBLIC["TensorListFromTensor"] = _from_tensor
 def _get_item(walk: Walk, op: tf.Operation, labels: Any) -> Any:
     if not isinstance(labels[0], Listed) or not isinstance(labels[1], Public):
         raise Unproven("takes an element that data chooses")
-    _no_long_holes(walk, labels[0], op.inputs[2], labels[2])
-    return _taken(walk, labels[0], op.outputs[0])
+    return _taken(walk, op, labels, 2)
 
 
-def _taken(walk: Walk, label: Listed, element: tf.Tensor) -> Any:
-    """The label of an element, which is also told what entries it has."""
-    if label.symbols is not None and not label.holes:
-        walk.symbols[element.ref()] = _vector(label.symbols)
-    return _nothing(element) if label.element is None else label.element
+def _taken(walk: Walk, op: tf.Operation, labels: Any, shape: int) -> Any:
+    """The label of an element, the last of the results, which is also told what entries it has."""
+    label, element = _with_holes(walk, labels[0], op.inputs[shape], labels[shape]), op.outputs[-1]
+    if labels[0].symbols is not None and not labels[0].holes:
+        walk.symbols[element.ref()] = _vector(labels[0].symbols)
+    return _nothing(element) if label is None else label
 
 
 def _nothing(tensor: tf.Tensor) -> Public:
@@ -106,8 +130,7 @@ def _pop_back(walk: Walk, op: tf.Operation, labels: Any) -> Any:
     """The list without its last element, and that one."""
     if not isinstance(labels[0], Listed):
         raise Unproven("works on a list that is not followed")
-    _no_long_holes(walk, labels[0], op.inputs[1], labels[1])
-    return [labels[0], _taken(walk, labels[0], op.outputs[1])]
+    return [labels[0], _taken(walk, op, labels, 1)]
 
 
 @entry("TensorListSetItem", sizes=[])
@@ -131,8 +154,7 @@ PUBLIC["TensorListSetItem"], PUBLIC["TensorListPushBack"] = _set_item, _push_bac
 def _stack(walk: Walk, op: tf.Operation, labels: Any) -> Any:
     if op.type != "TensorListStack" or not isinstance(labels[0], Listed):
         raise Unproven("joins a list along the axis that holds the examples")
-    _no_long_holes(walk, labels[0], op.inputs[1], labels[1])
-    element = labels[0].element
+    element = _with_holes(walk, labels[0], op.inputs[1], labels[1])
     if isinstance(element, Rows):
         return dataclasses.replace(element, axis=element.axis + 1)
     if isinstance(element, Public) and element.uniform is not None:
@@ -153,7 +175,7 @@ def _added(walk: Walk, op: tf.Operation, labels: Any) -> Any:
 
 def _zeros(walk: Walk, op: tf.Operation, labels: Any) -> Any:
     del walk, op
-    return Listed(None, holes=True, long=_long_in(labels[0]))
+    return Listed(None, holes=True, long=_long_in(labels[0]), sized=_sized_in(labels[0]))
 
 
 LISTS["AddN"], LISTS["ZerosLike"] = _added, _zeros

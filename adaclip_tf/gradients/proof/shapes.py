@@ -37,8 +37,7 @@ def _reshape(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     per example, if that is a whole number.
     """
     label = only_first(labels)
-    # Only of the first axis does a label say where it lies in what such a sum was given.
-    before = walk.sizes.extents(op.inputs[0] if label.axis else graph.reshaped_from(op))
+    before = walk.sizes.extents(_reshaped(walk, op, label))
     after, rest = _new_shape(walk, op)
     walk.settle(op.inputs[1])  # no entry is lost or won, so the axes are looked at below, one and all
     if label.outer != 1:
@@ -62,6 +61,15 @@ def _reshape(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
             raise Unproven("puts several examples into one row")
     check = walk.checks.add(op.outputs[0], axis, f"{describe(op)} does not split evenly among the examples")
     return dataclasses.replace(label, axis=axis, rows=None, checks=label.checks | {check})
+
+
+def _reshaped(walk: Walk, op: tf.Operation, label: Rows) -> tf.Tensor:
+    """What the op gets, or a tensor of known rank with the same entries, of the same examples."""
+    source = graph.reshaped_from(op)
+    other = walk.label(source)
+    same = isinstance(other, Rows) and (other.axis, other.rows, other.outer) == (label.axis, label.rows, label.outer)
+    # Only of the first axis does a label say where it lies in what such a sum was given.
+    return source if same and label.axis == 0 else op.inputs[0]
 
 
 def _new_shape(walk: Walk, op: tf.Operation) -> tuple[list[Any], int | None]:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof.labels import Public, Rows
-from adaclip_tf.gradients.proof.symbols import BINARY, Count, add, product
+from adaclip_tf.gradients.proof.symbols import BINARY, Count, add, fitting, product
 
 
 class Evaluator:
@@ -66,6 +66,8 @@ class Evaluator:
         key = tensor.ref()
         if key not in self._known:
             found = self._evaluate(tensor)
+            if found is not None:
+                found = _each(found, lambda symbol: fitting(symbol, tensor.dtype))
             # What does not have the tensor's own shape was evaluated as another op than it is.
             fits = found is not None and tensor.shape.is_compatible_with(found.shape)
             self._known[key] = found if fits else None
@@ -101,10 +103,11 @@ class Evaluator:
         if op.type == "ConcatOffset":
             return self._concat_offset(op, tensor.value_index)
         if op.type in graph.UNCHANGED:
-            # A number that does not fit into a narrow type becomes another one.
-            return self.symbols(op.inputs[0]) if tensor.dtype in _WIDE else None
+            return self.symbols(op.inputs[0])
         if op.type in BINARY:
-            fixed = self._pinned(op) if op.type == "Minimum" else None
+            fixed = (
+                self._pinned(op) if op.type == "Minimum" and tensor.dtype.is_integer else None
+            )  # no number, no bound
             return self._binary(op) if fixed is None else fixed
         return self._rearranged(op)
 
@@ -156,13 +159,17 @@ class Evaluator:
             return None
 
 
-_WIDE = (tf.int32, tf.int64, tf.float32, tf.float64)
-
-
 def _plain(*symbols: Any) -> None:
     """Raises unless these are whole numbers: a place that is not known could be any, and Python takes None for all."""
     if not all(isinstance(symbol, int) for symbol in symbols):
         raise ValueError("a place that only the run tells")
+
+
+def _places(*symbols: Any) -> None:
+    """The same of places that count from the front: XLA takes others for the first."""
+    _plain(*symbols)
+    if any(symbol < 0 for symbol in symbols):
+        raise ValueError("no place")
 
 
 def _constant(tensor: tf.Tensor) -> np.ndarray | None:
@@ -170,6 +177,13 @@ def _constant(tensor: tf.Tensor) -> np.ndarray | None:
         return None
     value = tf.get_static_value(tensor)
     return None if value is None else _array(np.asarray(value).tolist()).reshape(np.shape(value))
+
+
+def _each(symbols: np.ndarray, function: Callable[[Any], Any]) -> np.ndarray:
+    result = np.empty(symbols.shape, object)
+    for index in np.ndindex(*symbols.shape):
+        result[index] = function(symbols[index])
+    return result
 
 
 def _array(symbols: Any) -> Any:
@@ -238,7 +252,7 @@ def _strided_slice(op: tf.Operation, parts: list[np.ndarray]) -> np.ndarray:
 def _gather(op: tf.Operation, parts: list[np.ndarray]) -> np.ndarray:
     if parts[0].ndim != 1 or op.get_attr("batch_dims"):
         raise ValueError("not of a vector")
-    _plain(*parts[1].ravel())
+    _places(*parts[1].ravel())
     picked = parts[0][np.array(parts[1].tolist(), int)]
     return picked if isinstance(picked, np.ndarray) else _array(picked)
 
@@ -248,7 +262,8 @@ def _slice(op: tf.Operation, parts: list[np.ndarray]) -> np.ndarray:
     if parts[0].ndim != 1:
         raise ValueError("not of a vector")
     (start,), (size,) = parts[1], parts[2]
-    _plain(start, size)
+    _places(start)
+    _plain(size)
     return parts[0][start : None if size == -1 else start + size]
 
 

@@ -48,7 +48,11 @@ class Sources:
         if op.type == "Placeholder":
             return [self._placeholder(op.outputs[0])]
         if hands_out_examples(op):
-            return [self._element(tensor) for tensor in op.outputs]
+            others = [tensor for tensor in op.inputs if tensor.dtype not in (tf.variant, tf.resource)]  # may decide
+            if all(isinstance(self._walk.label(tensor), Public) for tensor in others):
+                return [self._element(tensor) for tensor in op.outputs]
+            reason = f"{op.name!r} ({op.type}) hands out elements of a dataset, and gets what was computed from data"
+            return [Lost(reason, mixing=True)] * len(op.outputs)
         if op.type == "IteratorGetNextAsOptional":
             reason = f"{op.name!r} hands out an element of a dataset that may be missing, and is not used as it is"
             return [Lost(f"{reason}; take it by `next(iterator)`", mixing=True)]

@@ -21,6 +21,25 @@ class Count:
     multiple: int | None
 
 
+# What divides must not have overflown: `EXACT` times N fits into 32 bits for batches of half a million.
+EXACT = 2**12
+_LARGEST = {"float32": 2**24, "float64": 2**53}  # above, not all whole numbers are there
+_MULTIPLES = {"int32": None, "int64": None, "float32": 2**5, "float64": 2**30}
+
+
+def fitting(symbol: Any, dtype: Any) -> Any:
+    """What is known of a number once it is of this type, which cuts it, rounds it, or lets it overflow."""
+    name = dtype.base_dtype.name
+    if isinstance(symbol, Count):
+        most = _MULTIPLES.get(name, 0)
+        return symbol if symbol.multiple is None or most is None or abs(symbol.multiple) <= most else Count(None)
+    if not isinstance(symbol, int):
+        return symbol
+    if dtype.is_integer:
+        return symbol if dtype.min <= symbol <= dtype.max else None
+    return symbol if abs(symbol) <= _LARGEST.get(name, 0) else None
+
+
 def multiply(a: Any, b: Any) -> Any:
     if isinstance(a, Count) and isinstance(b, Count):
         return Count(None)
@@ -34,6 +53,8 @@ def multiply(a: Any, b: Any) -> Any:
 
 
 def _floordiv(a: Any, b: Any) -> Any:
+    if isinstance(a, Count) and abs(a.multiple or 0) > EXACT:
+        return Count(None)
     if isinstance(a, Count) and isinstance(b, Count):
         # m N / (l N), N cancels where l divides m; with N = 0 TensorFlow has no answer either.
         if a.multiple and b.multiple and a.multiple % b.multiple == 0:

@@ -77,9 +77,13 @@ class Listed:
       symbols: what is known of the entries of every element, where these are vectors of whole numbers.
       holes: whether there may be elements that nobody put in, which are read as zeros.
       long: the axes of such zeros that may be as long as there are examples; None: any.
+      sized: the axes of such zeros of which it was said how long they are, when the list was made; None: any.
+      extents: of elements that are public, as far as they are known, and if they are the same.
     """
 
     element: Any
     symbols: tuple[Any, ...] | None = None
     holes: bool = False
     long: frozenset[int] | None = frozenset()
+    sized: frozenset[int] | None = frozenset()
+    extents: tuple[Any, ...] | None = None

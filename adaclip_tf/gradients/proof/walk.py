@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.proof import memory, sources
+from adaclip_tf.gradients.proof import elements, memory, sources
 from adaclip_tf.gradients.proof.labels import (
     EVERYWHERE,
     Checks,
@@ -47,6 +47,8 @@ from adaclip_tf.gradients.proof.table import (
     Listed,
     describe,
 )
+
+_DRAW = "draw it in the step itself and pass it on"
 
 
 class Walk:
@@ -136,6 +138,8 @@ class Walk:
             entering = self.sources.labels(op)
             if entering is not None:
                 return entering
+        elif elements.draws(op):
+            return Lost(f"{describe(op)} draws data inside of a function, a branch or a loop; {_DRAW}", mixing=True)
         if op.type in CALLS:
             return CALLS[op.type](self, op, labels)
         if memory.read_metric(self, op):
@@ -237,6 +241,12 @@ class Walk:
 
     def _shapes(self, op: tf.Operation, labels: list[Any]) -> list[Any]:
         """What an extent says: of data that is followed, the number of examples at most. Of other things, anything."""
+        if op.type == "BroadcastGradientArgs":  # shapes are its values
+            for label in labels:
+                if isinstance(label, (Lost, Summed)):
+                    return [label if isinstance(label, Lost) else dataclasses.replace(label, exact=False)] * 2
+            if not all(isinstance(label, (Public, Sizes)) for label in labels):
+                return [Lost(f"{describe(op)} is given shapes that data decides")] * 2
         per_input = len(op.outputs) == len(op.inputs)  # as in ShapeN
         unknown = [self._unknown_extents(tensor, label) for tensor, label in zip(op.inputs, labels)]
         other = next((label for label in unknown if label is not None), None)
@@ -252,23 +262,22 @@ class Walk:
     def _size_label(self, tensor: tf.Tensor) -> Label:
         if tensor.op.type == "VariableShape":
             return Public()
-        if tensor.op.type == "BroadcastGradientArgs" and all(_sums_along(op, tensor) for op in tensor.consumers()):
-            return Public()  # sums look at the shapes themselves
         if depends_on_count(self.sizes.symbols(tensor)):
             return Sizes()
         return EVERYWHERE if tensor.shape.rank == 0 else Public()
 
 
-def _sums_along(op: tf.Operation, axes: tf.Tensor) -> bool:
-    return op.type == "Sum" and op.inputs[1] is axes and op.inputs[0] is not axes
-
-
 def listed(walk: Walk, element: Any, tensor: tf.Tensor) -> Listed:
     """The label of a list of `tensor` alone."""
     symbols = walk.sizes.symbols(tensor) if tensor.dtype.is_integer else None
+    extents = walk.sizes.extents(tensor) if isinstance(element, Public) else None
     if isinstance(element, Public) and element.counted:  # it may be taken for data only along its one long axis
-        extents = walk.sizes.extents(tensor) or []
+        extents = extents or []
         long = frozenset(axis for axis, extent in enumerate(extents) if isinstance(extent, Count))
         alike = frozenset(axis for axis in long if element.is_uniform(axis))
         element = dataclasses.replace(element, uniform=alike if len(long) == 1 else frozenset())
-    return Listed(element, None if symbols is None or symbols.ndim != 1 else tuple(symbols))
+    return Listed(
+        element,
+        None if symbols is None or symbols.ndim != 1 else tuple(symbols),
+        extents=None if extents is None else tuple(extents),
+    )

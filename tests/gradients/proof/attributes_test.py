@@ -86,7 +86,80 @@ def _pool(kind):
     return lambda x: kind(x[:, None, :, None], [2, 1, 1, 1], [1, 1, 1, 1], "SAME")[:, 0, :, 0]
 
 
+def _axes(first, second):
+    """Those that the gradient of a product of arrays of these shapes is summed over."""
+    return tf.raw_ops.BroadcastGradientArgs(s0=first, s1=second).r0
+
+
+def _summed(x, first, second):
+    return x + tf.stop_gradient(tf.reduce_sum(x, axis=_axes(first, second), keepdims=True))
+
+
+def _mean_along(x, axis):
+    return x * tf.ensure_shape(tf.reduce_mean(x, axis=axis), [None])[:, None]
+
+
+def _loop_of_one_row(x):
+    _, state = tf.while_loop(
+        lambda i, s: i < 0,
+        lambda i, s: (i + 1, x),
+        (tf.constant(0), tf.zeros([1, 4])),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, 4])),
+    )
+    return _by(x, _n(x) // _n(state))
+
+
+def _list_of_one_row(x):
+    items = tf.raw_ops.EmptyTensorList(element_shape=-1, max_num_elements=2, element_dtype=tf.float32)
+    for item in (tf.zeros(tf.stack([_eight() - 7, 4])), x):
+        items = tf.raw_ops.TensorListPushBack(input_handle=items, tensor=item)
+    first = tf.raw_ops.TensorListGetItem(input_handle=items, index=0, element_shape=[-1, 4], element_dtype=tf.float32)
+    return _by(x, _n(x) // _n(first))
+
+
+def _list_made_for_one_row(x):
+    """Nothing is put in, in a loop that would put data in."""
+    shape = tf.stack([_eight() - 7, 4])
+    items = tf.raw_ops.TensorListReserve(element_shape=shape, num_elements=2, element_dtype=tf.float32)
+    _, items = tf.while_loop(
+        lambda i, s: i < 0,
+        lambda i, s: (i + 1, tf.raw_ops.TensorListSetItem(input_handle=s, index=0, item=x)),
+        (tf.constant(0), items),
+    )
+    first = tf.raw_ops.TensorListGetItem(input_handle=items, index=0, element_shape=[-1, 4], element_dtype=tf.float32)
+    return _by(x, _n(x) // _n(first))
+
+
+def _no_number(x):
+    """3, unless the batch adds up to what is no number."""
+    three = tf.cast(tf.constant(3), tf.float32)
+    return tf.stop_gradient(tf.minimum(three, tf.maximum(three, tf.reduce_sum(x))))
+
+
 MEETING = {
+    "axes that data tells": lambda x: _summed(
+        x, tf.stack([2, tf.cast(tf.reduce_sum(x) > 0.0, tf.int32) + 1]), tf.constant([2, 2])
+    ),
+    "axes that N tells": lambda x: _summed(x, tf.stack([2, 9 - 8 * (_n(x) // 8)]), tf.constant([2, 9])),
+    "axes of a constant that N tells": lambda x: _by(
+        x, tf.reduce_sum(tf.ones([5]), _axes(tf.stack([9 - 8 * (_n(x) // 8)]), [9]), keepdims=True)[0]
+    ),
+    "axes that are said to be of extent 1": lambda x: _summed(x, tf.constant([1]), tf.zeros([0], tf.int32)),
+    "an axis by overflow": lambda x: _mean_along(
+        x, 1 - tf.math.floormod(tf.constant(2**31 - 1) + tf.constant(2), 3) // 2
+    ),
+    "an axis by rounding": lambda x: _mean_along(
+        x, tf.cast(tf.cast(tf.constant(2**24 + 1), tf.float32), tf.int32) - 2**24
+    ),
+    "an axis that is cut": lambda x: _mean_along(x, tf.cast(tf.constant(2**32), tf.int32) // 2**30 // 4),
+    "N times 2^30": lambda x: _by(x, (_n(x) * 2**30) // _n(x)),
+    "N rounded": lambda x: _by(
+        x, tf.cast(_n(x), tf.float32) * tf.cast(tf.constant(9999991), tf.float32) / tf.cast(_n(x), tf.float32)
+    ),
+    "a bound on what is no number": lambda x: _by(x, _no_number(x)),
+    "a state that starts as one row": _loop_of_one_row,
+    "one row in a list": _list_of_one_row,
+    "a list made for one row": _list_made_for_one_row,
     "N in a slice behind an ellipsis": lambda x: _by(
         x, tf.reduce_sum(tf.tile(tf.ones_like(x), [1, 9])[None][..., : _n(x)], [0, 2])[:, None]
     ),
@@ -130,6 +203,8 @@ def test_a_range_for_each_place_is_by_place():
 
 
 APART = {
+    "N times 4": lambda x: tf.reshape(tf.reshape(x, [_n(x) * 4]), [(_n(x) * 4) // 4, 4]),
+    "an axis that is computed": lambda x: _mean_along(x, tf.constant(3) - 2),
     "a slice behind an ellipsis": lambda x: x[None][..., :4][0],
     "N in the slice's entry of the examples": lambda x: x[: _n(x)] if False else x[:, : tf.shape(x)[1]],
     "a state that starts as zeros": lambda x: _loop_of_ones(x, lambda x: 4),

@@ -18,8 +18,10 @@ def joined(before, after):
 
 
 def test_a_list_holds_what_all_of_its_elements_are():
-    rows, zeros = Listed(Rows(0)), Listed(Public(None))
+    rows, zeros = Listed(Rows(0)), Listed(Public(None), extents=(Count(1), 3))
     assert joined(zeros, rows) == rows == joined(rows, zeros)
+    for others in (None, (1, 3), (Count(2), 3)):  # nobody knows how long its elements are
+        assert joined(Listed(Public(None), extents=others), rows).element == Rows(0, None)
     assert isinstance(joined(rows, Listed(Rows(1))).element, Lost)
     assert isinstance(joined(rows, Listed(Public())).element, Lost)  # differs from place to place
     assert joined(Listed(Sizes(), (Count(1), 3)), Listed(Sizes(), (Count(2), 3))).symbols == (Count(None), 3)
