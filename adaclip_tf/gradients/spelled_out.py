@@ -85,6 +85,9 @@ class _Copies:
 
     def _copy(self, op: tf.Operation) -> None:
         inputs = [self.of(tensor) for tensor in op.inputs]
+        if proof.changes_nothing(self._walk, op):  # inside of a loop, rules could not ask the run
+            self.set(op.outputs[0], inputs[0])
+            return
         if op.type == "Sum" and tf.get_static_value(inputs[1]) is None:
             known = proof.reduced_axes(self._walk, op)
             if known is not None:

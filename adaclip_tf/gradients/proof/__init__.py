@@ -33,10 +33,10 @@ are known to keep examples apart, and when. What is not in the table is not prov
 """
 
 from adaclip_tf.gradients.proof import calls, contractions, counted, elementwise, lists, parts, publics, shapes  # noqa: F401
-from adaclip_tf.gradients.proof.contractions import reduced_axes
+from adaclip_tf.gradients.proof.contractions import changes_nothing, reduced_axes
 from adaclip_tf.gradients.proof.memory import exempt, privatised
 from adaclip_tf.gradients.proof.sources import Piece
 from adaclip_tf.gradients.proof.verdict import Proof, prove
 from adaclip_tf.gradients.proof.walk import Walk
 
-__all__ = ["Piece", "Proof", "Walk", "exempt", "privatised", "prove", "reduced_axes"]
+__all__ = ["Piece", "Proof", "Walk", "changes_nothing", "exempt", "privatised", "prove", "reduced_axes"]
