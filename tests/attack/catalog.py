@@ -7,6 +7,7 @@ from tests.attack import (
     cases_batch_norm,
     cases_counts,
     cases_everyday_images,
+    cases_everyday_more,
     cases_everyday_series,
     cases_everyday_tables,
     cases_everyday_text,
