@@ -272,7 +272,7 @@ if keras.GENERATION == 3:
     def newer_layers():
         def build(x):
             h = L.Embedding(11, 8)(x)
-            h = L.Add()([h, L.GroupedQueryAttention(4, 4, 2)(L.RMSNormalization()(h), h)])
+            h = L.Add()([h, L.GroupQueryAttention(4, 4, 2)(L.RMSNormalization()(h), h)])
             return L.Dense(3)(L.GlobalAveragePooling1D()(L.Dense(8, "silu")(h)))
 
         return net(build, tokens(), _logits())

@@ -56,6 +56,8 @@ def _call(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
         (body,) = graph.bodies(op)
         walk.entered[op] = _inside(walk, body, list(op.inputs), labels)
         results = _outputs(walk.entered[op])
+        if len(results) > len(op.outputs) and graph.returns(op, body.outputs[: len(op.outputs)]):
+            results = results[: len(op.outputs)]
     except (Unproven, AttributeError, ValueError) as error:
         return _unfollowed(op, labels, str(error))
     if len(results) != len(op.outputs):
