@@ -23,9 +23,10 @@ class Gathered(NamedTuple):
 
 def gathered(op: tf.Operation) -> Gathered | None:
     """What the gradient by the parameters of a gather, of which `op` is the last reshape, was made of; else None."""
-    if op.type != "Reshape" or op.inputs[1].op.type != "Shape":
+    shape = graph.behind(op.inputs[1], ("Identity", "Cast")).op if op.type == "Reshape" else op
+    if shape.type != "Shape":
         return None
-    params = op.inputs[1].op.inputs[0]
+    params = shape.inputs[0]
     added = _same_order(op.inputs[0], "Transpose", "Reshape")
     if added is None or added.op.type != "UnsortedSegmentSum" or params.shape.rank not in (2, 3):
         return None
@@ -91,5 +92,5 @@ def _is_extent(tensor: tf.Tensor, params: tf.Tensor, axis: int) -> bool:
         order = graph.constant(shape.op.inputs[1])
         if order is None or list(order) != list(range(len(order))):
             return False
-        shape = shape.op.inputs[0]
+        shape = graph.behind(shape.op.inputs[0], ("Identity", "Cast"))
     return shape.op.type == "Shape" and shape.op.inputs[0] is params

@@ -52,7 +52,9 @@ def _terms(tensor: tf.Tensor, factor: float) -> list[tuple[tf.Tensor, float]]:
         return [*_terms(op.inputs[0], factor), *_terms(op.inputs[1], -factor)]
     if op.type == "Neg":
         return _terms(op.inputs[0], -factor)
-    if op.type in ("Sum", "Mean") and graph.behind(op.inputs[0], ("Identity",)).op.type == "Pack":  # of a list of scalars
+    if (
+        op.type in ("Sum", "Mean") and graph.behind(op.inputs[0], ("Identity",)).op.type == "Pack"
+    ):  # of a list of scalars
         parts = graph.behind(op.inputs[0], ("Identity",)).op.inputs
         if all(part.shape.rank == 0 for part in parts):
             share = factor / len(parts) if op.type == "Mean" else factor

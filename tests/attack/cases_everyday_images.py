@@ -6,6 +6,7 @@ import tensorflow as tf
 import adaclip_tf
 from adaclip_tf._internal import keras
 from tests.attack.case import Apply, PerExample, Problem, case, copies, features, floats, net
+from tests.attack.cases_everyday_tables import apply_gradients
 
 L = tf.keras.layers
 SCCE = "sparse_categorical_crossentropy"
@@ -117,7 +118,9 @@ def _u_net(x):
     first = L.Conv2D(3, 3, padding="same", activation="relu")(x)
     deep = L.Conv2D(4, 3, padding="same", activation="relu")(L.MaxPooling2D()(first))
     up = L.Conv2DTranspose(3, 3, strides=2, padding="same")(deep)
-    return L.Conv2D(1, 1, activation="sigmoid")(L.Conv2D(3, 3, padding="same", activation="relu")(L.Concatenate()([first, up])))
+    return L.Conv2D(1, 1, activation="sigmoid")(
+        L.Conv2D(3, 3, padding="same", activation="relu")(L.Concatenate()([first, up]))
+    )
 
 
 @case("accepted")
@@ -159,7 +162,11 @@ def super_resolution():
     def data(rng, n):
         return floats(rng, n, 4, 4, 1), floats(rng, n, 8, 8, 1)
 
-    layers = [L.Conv2D(4, 3, padding="same", activation="relu"), L.Conv2D(4, 3, padding="same"), Apply(lambda t: tf.nn.depth_to_space(t, 2))]
+    layers = [
+        L.Conv2D(4, 3, padding="same", activation="relu"),
+        L.Conv2D(4, 3, padding="same"),
+        Apply(lambda t: tf.nn.depth_to_space(t, 2)),
+    ]
     return net(layers, data, "mse")
 
 
@@ -218,7 +225,7 @@ class Variational(tf.keras.Model):
             loss = error + tf.reduce_mean(tf.reduce_sum(divergence, axis=1))
             if keras.GENERATION == 3:
                 loss = self.optimizer.scale_loss(loss)
-        self.optimizer.apply_gradients(zip(tape.gradient(loss, self.trainable_weights), self.trainable_weights))
+        apply_gradients(self, loss, tape)
         return {"loss": loss}
 
 
@@ -275,7 +282,9 @@ class Patched(L.Layer):
     """Patches of feature maps that are themselves learnt: their gradient goes through the cutting."""
 
     def call(self, images):
-        return tf.reshape(tf.image.extract_patches(images, [1, 2, 2, 1], [1, 2, 2, 1], [1, 1, 1, 1], "VALID"), [-1, 9, 12])
+        return tf.reshape(
+            tf.image.extract_patches(images, [1, 2, 2, 1], [1, 2, 2, 1], [1, 1, 1, 1], "VALID"), [-1, 9, 12]
+        )
 
 
 @case("accepted", saturates=True)
@@ -319,10 +328,14 @@ def mlp_mixer():
 def squeeze_net():
     def fire(x):
         small = L.Conv2D(2, 1, activation="relu")(x)
-        return L.Concatenate()([L.Conv2D(3, 1, activation="relu")(small), L.Conv2D(3, 3, padding="same", activation="relu")(small)])
+        return L.Concatenate()(
+            [L.Conv2D(3, 1, activation="relu")(small), L.Conv2D(3, 3, padding="same", activation="relu")(small)]
+        )
 
     def build(x):
-        return L.Softmax()(L.GlobalAveragePooling2D()(L.Conv2D(3, 1, activation="relu")(fire(L.MaxPooling2D()(fire(x))))))
+        return L.Softmax()(
+            L.GlobalAveragePooling2D()(L.Conv2D(3, 1, activation="relu")(fire(L.MaxPooling2D()(fire(x)))))
+        )
 
     return net(build, features(6, 6, 2), SCCE)
 
@@ -383,7 +396,9 @@ def frozen_backbone():
     """`base(x, training=False)` and a head, as in Keras's guide to transfer learning."""
     base = _backbone()
     base.trainable = False
-    return net(lambda x: L.Dense(3, "softmax")(L.GlobalAveragePooling2D()(base(x, training=False))), features(8, 8, 2), SCCE)
+    return net(
+        lambda x: L.Dense(3, "softmax")(L.GlobalAveragePooling2D()(base(x, training=False))), features(8, 8, 2), SCCE
+    )
 
 
 @case("accepted")
@@ -399,7 +414,9 @@ def last_layers_unfrozen():
 def whole_backbone_without_batch_statistics():
     """`base(x, training=False)` with all layers trained. Keras 3 says True to them all the same."""
     base = _backbone()
-    return net(lambda x: L.Dense(3, "softmax")(L.GlobalAveragePooling2D()(base(x, training=False))), features(8, 8, 2), SCCE)
+    return net(
+        lambda x: L.Dense(3, "softmax")(L.GlobalAveragePooling2D()(base(x, training=False))), features(8, 8, 2), SCCE
+    )
 
 
 @case("accepted")

@@ -39,7 +39,11 @@ class Llama(L.Layer):
     def __init__(self, width=4, heads=2):
         super().__init__()
         self.heads, self.width = heads, width
-        self.query, self.key, self.value = L.Dense(width, use_bias=False), L.Dense(width // heads), L.Dense(width // heads)
+        self.query, self.key, self.value = (
+            L.Dense(width, use_bias=False),
+            L.Dense(width // heads),
+            L.Dense(width // heads),
+        )
         self.out, self.gate, self.up, self.down = L.Dense(width), L.Dense(6, "swish"), L.Dense(6), L.Dense(width)
         self.before, self.after = Root(), Root()
 

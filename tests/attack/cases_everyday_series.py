@@ -75,7 +75,12 @@ def lstm_forecast_repeated():
     def data(rng, n):
         return floats(rng, n, 6, 2), floats(rng, n, 4, 1)
 
-    layers = [L.LSTM(4, activation="relu"), L.RepeatVector(4), L.LSTM(4, return_sequences=True), L.TimeDistributed(L.Dense(1))]
+    layers = [
+        L.LSTM(4, activation="relu"),
+        L.RepeatVector(4),
+        L.LSTM(4, return_sequences=True),
+        L.TimeDistributed(L.Dense(1)),
+    ]
     return net(layers, data, "mse")
 
 

@@ -94,10 +94,13 @@ def reviews_of_any_length():
 
 @case("accepted")
 def lstm_of_any_length():
-    return _any_length(
-        lambda x: L.Dense(1, "sigmoid")(L.Bidirectional(L.LSTM(3))(L.Bidirectional(L.LSTM(3, return_sequences=True))(L.Embedding(11, 4)(x)))),
-        padded(), BCE,
-    )  # fmt: skip
+    """Keras's example of reviews: two bidirectional layers."""
+
+    def build(x):
+        h = L.Bidirectional(L.LSTM(3, return_sequences=True))(L.Embedding(11, 4)(x))
+        return L.Dense(1, "sigmoid")(L.Bidirectional(L.LSTM(3))(h))
+
+    return _any_length(build, padded(), BCE)
 
 
 @case("accepted")
@@ -137,7 +140,9 @@ def convolutions_of_any_length():
 
 @case("accepted")
 def mean_of_any_length():
-    return _any_length(lambda x: L.Dense(1, "sigmoid")(L.GlobalAveragePooling1D()(L.Embedding(11, 4)(x))), padded(), BCE)
+    return _any_length(
+        lambda x: L.Dense(1, "sigmoid")(L.GlobalAveragePooling1D()(L.Embedding(11, 4)(x))), padded(), BCE
+    )
 
 
 @case("accepted")
@@ -147,7 +152,11 @@ def tagger_with_convolution():
     def data(rng, n):
         return rng.integers(1, 11, (n, 6)), rng.integers(0, 3, (n, 6))
 
-    h = [L.Embedding(11, 4), L.Bidirectional(L.LSTM(3, return_sequences=True)), L.TimeDistributed(L.Dense(3, "softmax"))]
+    h = [
+        L.Embedding(11, 4),
+        L.Bidirectional(L.LSTM(3, return_sequences=True)),
+        L.TimeDistributed(L.Dense(3, "softmax")),
+    ]
     return net(h, data, SCCE)
 
 
@@ -243,7 +252,7 @@ class CausalBlock(L.Layer):
         return self.second(h + self.dense(h))
 
 
-LOGITS = dict(from_logits=True)
+LOGITS = {"from_logits": True}
 
 
 @case("accepted", saturates=True)

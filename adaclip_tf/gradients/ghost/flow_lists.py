@@ -90,10 +90,12 @@ def _of_both(first: Any, second: Any) -> Any:
         return first if first == second else None
     if first.axis != second.axis or getattr(first, "outer", 1) != getattr(second, "outer", 1):
         return None
-    forgotten = {
-        name: None for name in ("rows", "elements") if getattr(first, name, None) != getattr(second, name, None)
-    }
-    return dataclasses.replace(first, checks=first.checks | second.checks, **forgotten)
+    checks = first.checks | second.checks
+    rows = first.rows if first.rows == second.rows else None
+    if isinstance(first, Inner):
+        return Inner(first.axis, rows, checks)
+    elements = first.elements if first.elements == second.elements else None
+    return Lead(first.axis, rows, elements, first.outer, checks)
 
 
 def _with_element(ctx: Context, op: tf.Operation, so_far: Any, tensor: tf.Tensor, label: Any) -> Listed:

@@ -1,10 +1,10 @@
 """Texts that are split into words and padded to a fixed length, as `TextVectorization` does it.
 
-In between there is no axis of examples: `StringSplitV2` gives the words of all texts in one vector, and says in another
-which text each is of. So the ops there have no label. They are looked at together, from where the words are put into
-rows again: row k of `RaggedTensorToTensor` holds the words whose row number is k, in their order, cut off or padded to a
-length that is the same for all. If the row numbers and their count are those of one split, and the words were looked at
-one by one, it depends on text k alone.
+In between there is no axis of examples: `StringSplitV2` gives the words of all texts in one vector, and says in
+another which text each is of. So the ops there have no label. They are looked at together, from where the words are put
+into rows again: row k of `RaggedTensorToTensor` holds the words whose row number is k, in their order, cut off or
+padded to a length that is the same for all. If the row numbers and their count are those of one split, and the words
+were looked at one by one, it depends on text k alone.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def _is_clipped_count(tensor: tf.Tensor, split: tf.Operation) -> bool:
     op = tensor.op
     if op.type != "Minimum" or op.inputs[1].op.type != "Maximum":
         return False
-    return all(_is_count(graph.behind(one, ("Identity", "Cast")), split) for one in (op.inputs[0], op.inputs[1].op.inputs[0]))
+    return all(
+        _is_count(graph.behind(one, ("Identity", "Cast")), split) for one in (op.inputs[0], op.inputs[1].op.inputs[0])
+    )
 
 
 WHOLE["RaggedTensorToTensor"], WHOLE["RaggedBincount"] = _padded, _counts
