@@ -22,26 +22,27 @@ class Gathered(NamedTuple):
 
 
 def gathered(op: tf.Operation) -> Gathered | None:
-    """What the gradient by the parameters of a gather, of which `op` is the last reshape, was made of; else None."""
-    shape = graph.behind(op.inputs[1], ("Identity", "Cast")).op if op.type == "Reshape" else op
-    if shape.type != "Shape":
+    """What the gradient by the parameters of a gather was made of, where `op` is what cuts it apart; else None."""
+    if op.type != "Reshape" or op.inputs[0].op.type != "UnsortedSegmentSum":
         return None
-    params = shape.inputs[0]
-    added = _same_order(op.inputs[0], "Transpose", "Reshape")
-    if added is None or added.op.type != "UnsortedSegmentSum" or params.shape.rank not in (2, 3):
-        return None
-    values, numbers, _ = added.op.inputs
+    values, numbers, _ = op.inputs[0].op.inputs
     numbers = graph.behind(numbers, ("Reshape",))
     dy = _same_order(values, "Reshape", "Transpose", "Reshape")
     if dy is None or numbers.op.type != "AddV2":
         return None
     places, starts = numbers.op.inputs
-    forward = [one for one in places.consumers() if one.type == "GatherV2" and one.inputs[0] is params]
-    if not any(one.get_attr("batch_dims") == 1 and graph.constant(one.inputs[2]) == 1 for one in forward):
-        return None
-    if places.shape.rank not in (1, 2) or dy.shape.rank != places.shape.rank + params.shape.rank - 2:
-        return None
-    return Gathered(dy, places, params) if _are_starts(starts, params) else None
+    for forward in places.consumers():
+        if forward.type != "GatherV2" or forward.get_attr("batch_dims") != 1 or graph.constant(forward.inputs[2]) != 1:
+            continue
+        params = forward.inputs[0]
+        fits = (
+            places.shape.rank in (1, 2)
+            and params.shape.rank in (2, 3)
+            and op.outputs[0].shape.rank == params.shape.rank
+        )
+        if fits and dy.shape.rank == forward.outputs[0].shape.rank and _are_starts(starts, params):
+            return Gathered(dy, places, params)
+    return None
 
 
 def gradient(found: Gathered) -> tf.Tensor:
