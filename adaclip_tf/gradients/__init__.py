@@ -8,6 +8,7 @@
 | `ghost/`   | norms and weighted sums read off the backward pass of the whole batch              |
 | `isolated` | every microbatch run by itself: right for any function of one example              |
 | `spelled_out` | a backward pass without calls, and without sums inside of loops                |
+| `gathers`  | the gradient of a gather within each example, as a product                         |
 | `graph/`   | questions about TensorFlow's graphs, which all of these ask there                   |
 | `reduced`  | from the mean over a batch back to the loss of each example                        |
 | `weighted` | weights of examples, which clipping does not undo                                  |

@@ -44,12 +44,25 @@ def _terms(tensor: tf.Tensor, factor: float) -> list[tuple[tf.Tensor, float]]:
     op = tensor.op
     if op.type in ("Identity", "IdentityN") or (op.type == "Cast" and op.inputs[0].dtype.is_floating):
         return _terms(op.inputs[tensor.value_index], factor)
+    if op.type in ("Sum", "Mean") and op.inputs[0].shape.rank == 0:  # Keras 3 adds up what a layer added, if one number
+        return _terms(op.inputs[0], factor)
     if op.type in ("AddV2", "Add", "AddN"):
         return [term for part in op.inputs for term in _terms(part, factor)]
-    if op.type == "Sum" and graph.behind(op.inputs[0], ("Identity",)).op.type == "Pack":  # of a list of scalars
+    if op.type == "Sub":
+        return [*_terms(op.inputs[0], factor), *_terms(op.inputs[1], -factor)]
+    if op.type == "Neg":
+        return _terms(op.inputs[0], -factor)
+    if (
+        op.type in ("Sum", "Mean") and graph.behind(op.inputs[0], ("Identity",)).op.type == "Pack"
+    ):  # of a list of scalars
         parts = graph.behind(op.inputs[0], ("Identity",)).op.inputs
         if all(part.shape.rank == 0 for part in parts):
-            return [term for part in parts for term in _terms(part, factor)]
+            share = factor / len(parts) if op.type == "Mean" else factor
+            return [term for part in parts for term in _terms(part, share)]
+    if op.type in ("RealDiv", "Div"):
+        divisor = tf.get_static_value(op.inputs[1])
+        if divisor is not None and np.ndim(divisor) == 0 and divisor != 0 and op.inputs[0].op.type != "Sum":
+            return _terms(op.inputs[0], factor / float(divisor))
     if op.type == "Mul":
         for one, other in (op.inputs, reversed(op.inputs)):
             value = tf.get_static_value(one)

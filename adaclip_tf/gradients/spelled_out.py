@@ -2,7 +2,8 @@
 
 TensorFlow adds up the gradient of a recurrent layer's kernel step by step, in a loop: acc + x_t^T dy_t. Here the loop
 is built anew without the sum; it keeps x_t and dy_t in lists instead, and the sum over steps and examples is taken
-behind it, as one product. Functions that are called are put in the caller's place. The result is the same sum, in
+behind it, as one product. Functions that are called are put in the caller's place, and so are products in the place of
+what adds up the gradient of a gather (`gathers`). The result is the same sum, in
 another order, and the ops that computed it before are left without a reader, so that TensorFlow drops them.
 
 Nothing about privacy rests on this module: the proof and the ghost rules look at the new ops as at any others. A loop
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util, list_ops
 
-from adaclip_tf.gradients import graph, proof
+from adaclip_tf.gradients import gathers, graph, proof
 from adaclip_tf.gradients.backward import Backward
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
@@ -41,7 +42,7 @@ def spelled_out(backward: Backward, walk: proof.Walk) -> Backward:
       walk: of the proof, over this graph. It knows axes that are computed in the run, from shapes.
     """
     operations = _between(backward)
-    if not any(op.type in _CALLS | _LOOPS for op in operations):
+    if not any(op.type in _CALLS | _LOOPS | {"UnsortedSegmentSum"} for op in operations):
         return backward
     copies = _Copies(walk)
     copies.add_all(operations, only_changed=True)
@@ -80,11 +81,17 @@ class _Copies:
                 self._inline(op)
             elif op.type in _LOOPS and _is_pure(op):
                 self._rebuild(op)
+            elif (found := gathers.gathered(op)) is not None:
+                own = [self.of(tensor) for tensor in found]
+                self.set(op.outputs[0], gathers.gradient(gathers.Gathered(*own)))
             elif not only_changed or any(tensor.ref() in self._known for tensor in op.inputs):
                 self._copy(op)
 
     def _copy(self, op: tf.Operation) -> None:
         inputs = [self.of(tensor) for tensor in op.inputs]
+        if proof.changes_nothing(self._walk, op):  # inside of a loop, rules could not ask the run
+            self.set(op.outputs[0], inputs[0])
+            return
         if op.type == "Sum" and tf.get_static_value(inputs[1]) is None:
             known = proof.reduced_axes(self._walk, op)
             if known is not None:

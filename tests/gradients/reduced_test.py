@@ -38,8 +38,16 @@ def over_time(x):
         (lambda x: sum([keras_loss()(x), 3.0 * tf.reduce_mean(x)]), np.mean(X**2 + 3 * X, axis=1)),
         (lambda x: tf.reduce_sum([keras_loss()(x), tf.reduce_mean(x[:, 0])]), np.mean(X**2, axis=1) + X[:, 0]),
         (lambda x: tf.add_n([keras_loss()(x), tf.reduce_mean(x)]), np.mean(X**2 + X, axis=1)),
+        (lambda x: tf.reduce_sum(tf.reduce_mean(x)), np.mean(X, axis=1)),
+        (lambda x: -tf.reduce_mean(x), -np.mean(X, axis=1)),
+        (lambda x: keras_loss()(x) - 2.0 * tf.reduce_mean(x), np.mean(X**2 - 2 * X, axis=1)),
+        (lambda x: (keras_loss()(x) - tf.reduce_mean(x)) / 4.0, np.mean(X**2 - X, axis=1) / 4),
+        (lambda x: tf.reduce_mean([keras_loss()(x), tf.reduce_mean(x[:, 0])]), (np.mean(X**2, axis=1) + X[:, 0]) / 2),
     ],
-    ids=["keras", "over time", "sum over size", "factor", "python sum", "packed", "add_n"],
+    ids=[
+        *("keras", "over time", "sum over size", "factor", "python sum", "packed", "add_n"),
+        *("sum of one", "negative", "difference", "quotient", "mean of two"),
+    ],
 )
 def test_a_mean_is_taken_apart(loss, expected, static):
     np.testing.assert_allclose(taken_apart(loss, static=static), expected, rtol=1e-6)

@@ -21,7 +21,12 @@ LAYERS = {
     "cells": lambda: [L.RNN([L.LSTMCell(2), L.SimpleRNNCell(3)])],
     "masked": lambda: [L.LSTM(3)],
     "twice": lambda: [Twice()],
+    "tagged": lambda: [L.GRU(3, return_sequences=True), L.TimeDistributed(L.Dense(2)), L.Flatten()],
+    "masked_and_tagged": lambda: [L.LSTM(2, return_sequences=True), L.Dense(2), L.Flatten()],
+    "encoder_and_decoder": lambda: [Decoded(), L.Flatten()],
+    "gathered": lambda: [Gathered()],
 }
+FAST = ("lstm", "gathered")
 
 
 class Twice(L.Layer):
@@ -35,8 +40,34 @@ class Twice(L.Layer):
         return self.rnn(self.rnn(inputs))[:, -1]
 
 
+class Decoded(L.Layer):
+    """A decoder whose state starts where the encoder's ended."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = L.GRU(3, return_state=True), L.GRU(3, return_sequences=True)
+
+    def call(self, inputs):
+        _, state = self.encoder(inputs)
+        return self.decoder(inputs[:, 1:], initial_state=state)
+
+
+class Gathered(L.Layer):
+    """Entries that each example chooses by itself, from a matrix and from a vector; some are chosen twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense, self.scores = L.Dense(3), L.Dense(1)
+
+    def call(self, inputs):
+        chosen = tf.argmax(inputs, axis=2)  # of four places, [batch, 4]
+        rows = tf.gather(self.dense(inputs), chosen, batch_dims=1)
+        scores = tf.gather(self.scores(inputs)[:, :, 0], chosen[:, 0], batch_dims=1)
+        return tf.reduce_sum(tf.square(rows), axis=1) * scores[:, tf.newaxis]
+
+
 def problem(name, rng):
-    masked = name == "masked"
+    masked = name.startswith("masked")
     stack = [tf.keras.Input([4], dtype=tf.int32), L.Embedding(6, 4, mask_zero=masked), *LAYERS[name](), L.Dense(2)]
     model = tf.keras.Sequential(stack)
     for variable in model.trainable_variables:  # zero biases would hide mistakes
@@ -96,7 +127,7 @@ def check(name, rng, sizes=(5, 1), static=None, **options):
             np.testing.assert_allclose(mine, total, atol=2e-4 * max(1.0, np.abs(total).max()))
 
 
-@pytest.mark.parametrize("name", [n if n == "lstm" else pytest.param(n, marks=SLOW) for n in LAYERS])
+@pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=SLOW) for n in LAYERS])
 def test_recurrent_layers_have_handles_and_are_exact(name, rng):
     check(name, rng)
 

@@ -6,6 +6,7 @@ from tests.mutants import (
     mistakes_accounting,
     mistakes_attributes,
     mistakes_core,
+    mistakes_everyday,
     mistakes_flower,
     mistakes_ghost,
     mistakes_gradients,
@@ -28,5 +29,6 @@ MISTAKES: tuple[Mutation, ...] = (
     *mistakes_optimizer.MISTAKES,
     *mistakes_accounting.MISTAKES,
     *mistakes_scales.MISTAKES,
+    *mistakes_everyday.MISTAKES,
     *mistakes_flower.MISTAKES,
 )

@@ -174,6 +174,23 @@ def _inside(indices: tf.Tensor, values: tf.Tensor, vocabulary: int) -> tuple[tf.
     )
 
 
+def looked_up_for_all(n: tf.Tensor, shape: tf.TensorShape, indices: tf.Tensor, gradients: tf.Tensor) -> Lookup:
+    """The term where all examples use the same rows of a table.
+
+    Args:
+      n: how many microbatches there are.
+      shape: the table's.
+      indices: of the rows, in any shape: the same for all examples.
+      gradients: [n, indices * width], of the rows that were looked up, by microbatch.
+    """
+    indices, width = tf.reshape(indices, [-1]), shape[1:].num_elements()
+    positions = tf.shape(indices)[0]
+    values = tf.reshape(tf.cast(gradients, tf.float32), [n * positions, width])
+    everybody = tf.tile(indices, [n])
+    everybody, values = _inside(everybody, values, shape[0])
+    return Lookup(n, (shape[0], width), everybody, values, indices.shape[0])
+
+
 @rule(SPARSE)
 def _lookup(ctx: Context, gradient: tf.IndexedSlices, shape: tf.TensorShape) -> Found:
     label = lead(ctx, gradient.values)

@@ -75,7 +75,27 @@ def _joined(starts_as_zero: bool, before: Any, after: Any) -> Any:
         return before if isinstance(before, Lost) else after
     if before is None and starts_as_zero and not isinstance(after, Summed):
         return after
-    return Lost("a loop changes how a value depends on the examples")
+    return _of_both(before, after) or Lost("a loop changes how a value depends on the examples")
+
+
+def _of_both(first: Any, second: Any) -> Any:
+    """What holds for a value that has either of two labels, or for their sum; None where they are laid out otherwise.
+
+    What only one of them knows, as how many rows there are, is forgotten, and both rest on the checks of either.
+    """
+    if isinstance(first, Listed) and isinstance(second, Listed):
+        element = _of_both(first.element, second.element)
+        return None if element is None else Listed(element)
+    if type(first) is not type(second) or not isinstance(first, (Lead, Inner)):
+        return first if first == second else None
+    if first.axis != second.axis or getattr(first, "outer", 1) != getattr(second, "outer", 1):
+        return None
+    checks = first.checks | second.checks
+    rows = first.rows if first.rows == second.rows else None
+    if isinstance(first, Inner):
+        return Inner(first.axis, rows, checks)
+    elements = first.elements if first.elements == second.elements else None
+    return Lead(first.axis, rows, elements, first.outer, checks)
 
 
 def _with_element(ctx: Context, op: tf.Operation, so_far: Any, tensor: tf.Tensor, label: Any) -> Listed:
@@ -83,8 +103,9 @@ def _with_element(ctx: Context, op: tf.Operation, so_far: Any, tensor: tf.Tensor
     if isinstance(so_far, Listed):
         if label is None and ctx.is_zero(tensor):
             return so_far
-        if label == so_far.element:
-            return so_far
+        element = _of_both(label, so_far.element)
+        if element is not None:
+            return Listed(element)
         raise Unknown("puts gradients of different layouts into a list")
     if not isinstance(label, Lead) or not ctx.is_zero(op.inputs[0]):
         raise Unknown("puts a gradient into a list of other things")
@@ -160,9 +181,12 @@ def _add(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
     for tensor, label in zip(op.inputs, labels):
         if label is None and not ctx.is_zero(tensor):
             raise Unknown(f"adds {tensor.op.name!r}, which is not part of the gradient of the loss")
-    if any(label != found[0] for label in found):
-        raise Unknown("combines gradients with different layouts")
-    return found[0]
+    total = found[0]
+    for label in found[1:]:
+        total = _of_both(total, label)
+        if total is None:
+            raise Unknown("combines gradients with different layouts")
+    return total
 
 
 @layered("Transpose")

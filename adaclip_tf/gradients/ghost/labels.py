@@ -85,7 +85,7 @@ class Unknown(Exception):
         self.reason = reason
 
 
-_ZERO_FROM_ZERO = graph.SAME_ORDER | {"Transpose", "Neg", "Sum", "ReverseV2"}
+_ZERO_FROM_ZERO = graph.SAME_ORDER | {"Transpose", "Neg", "Sum", "ReverseV2", "TensorListGetItem", "TensorListPopBack"}
 
 
 class Context:
@@ -119,6 +119,8 @@ class Context:
             return all(self.is_zero(part) for part in op.inputs)
         if op.type == "StridedSliceGrad":
             return self.is_zero(op.inputs[4])
+        if op.type == "TensorListSetItem":
+            return self.is_zero(op.inputs[0]) and self.is_zero(op.inputs[2])
         return op.type in _ZERO_FROM_ZERO and self.is_zero(op.inputs[0])
 
     def check(self, tensor: tf.Tensor, axis: int, op: tf.Operation, equals: tf.Tensor | None = None) -> int:

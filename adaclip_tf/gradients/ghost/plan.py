@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from adaclip_tf._internal import made
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.ghost import flow, rules, several, slices, terms
+from adaclip_tf.gradients.ghost import embeddings, flow, rules, several, slices, terms
 from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Summed, Unknown
 from adaclip_tf.gradients.ghost.rules import Found
 from adaclip_tf.gradients.ghost.terms import SquaredNorms, Term
@@ -170,6 +170,8 @@ def _find(ctx: Context, gradient: Any, shape: tf.TensorShape) -> tuple[Found, st
 def _find_one(ctx: Context, gradient: Any, shape: tf.TensorShape) -> tuple[Found, str]:
     """The same where the gradient is not known to be a sum."""
     if isinstance(gradient, tf.IndexedSlices):
+        if isinstance(ctx.label(gradient.values), Summed):
+            return _looked_up_for_all(ctx, gradient, shape)
         return rules.REGISTRY[rules.SPARSE](ctx, gradient, shape), rules.SPARSE
     label = ctx.label(gradient)
     if label is None:
@@ -196,6 +198,17 @@ def _find_one(ctx: Context, gradient: Any, shape: tf.TensorShape) -> tuple[Found
         return rules.REGISTRY[op.type](ctx, gradient, shape), op.type
     except Unknown as unknown:
         raise Unknown(f"{graph.describe(op)} {unknown.reason}") from unknown
+
+
+def _looked_up_for_all(ctx: Context, gradient: tf.IndexedSlices, shape: tf.TensorShape) -> tuple[Found, str]:
+    """Rows that were looked up once and used by all examples, as embeddings of places are: x + table(range(length))."""
+    if ctx.label(gradient.indices) is not None or not shape.is_fully_defined() or shape.rank < 1:
+        raise Unknown("looks up rows in a way that is only known in the run")
+    found, rule = _find(ctx, gradient.values, gradient.values.shape)
+    if not isinstance(found.term, terms.PerExample):
+        raise Unknown("looks up rows that all examples use, in a way that has no rule")
+    term = embeddings.looked_up_for_all(ctx.n, shape, gradient.indices, found.term.gradients)
+    return found._replace(term=term), f"{rules.SPARSE} of {rule}"
 
 
 def _transposed(ctx: Context, op: tf.Operation) -> tuple[Found, str]:

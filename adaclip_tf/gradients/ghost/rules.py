@@ -139,13 +139,17 @@ def _sum(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
     op, tensor = gradient.op, gradient.op.inputs[0]
     label = lead(ctx, tensor)
     certain, possible = reduced_axes(op)
-    if possible or 0 not in certain:
+    if 0 not in certain or (possible and not op.get_attr("keep_dims")):
         raise Unknown("sums over axes that are only known in the run")
     batched = _sum_of_batch_matmul(ctx, op, certain)
     if batched is not None:
         return batched
     rows = Rows(ctx, label)
     facts = facts_about(ctx, label, tensor, rows)
+    if possible:  # the same sum of each example's rows, over the axes that the run finds
+        behind = op.inputs[1] + tf.constant(1, op.inputs[1].dtype)
+        sums = tf.raw_ops.Sum(input=tf.cast(rows.split(tensor), tf.float32), axis=behind, keep_dims=True)
+        return Found(PerExample(sums, shape.num_elements()), facts)
     axes = [1, *(axis + 1 for axis in sorted(certain) if axis > 0)]
     return Found(PerExample(_reduce(rows.split(tensor), axes), shape.num_elements()), facts)
 

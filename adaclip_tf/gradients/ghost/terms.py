@@ -152,7 +152,9 @@ class PerExample:
     def __init__(self, gradients: tf.Tensor, size: int | None = None):
         self._size = gradients.shape[1:].num_elements() if size is None else size
         if gradients.shape.rank != 2:
-            gradients = made.reshape(gradients, [made.extent(gradients, 0), self._size])
+            count = made.extent(gradients, 0)
+            each = tf.size(gradients) // tf.maximum(count, 1) if self._size is None else self._size
+            gradients = made.reshape(gradients, [count, each])
         self.gradients = gradients
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:

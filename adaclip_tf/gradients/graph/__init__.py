@@ -54,4 +54,4 @@ from adaclip_tf.gradients.graph.ops import (
     may_write,
     moves_on,
 )
-from adaclip_tf.gradients.graph.reach import ancestors, behind, bodies, called, in_order, inside, is_used
+from adaclip_tf.gradients.graph.reach import ancestors, behind, bodies, called, in_order, inside, is_used, returns

@@ -14,9 +14,12 @@ from adaclip_tf.gradients.graph.ops import SAME_ORDER, UNCHANGED
 _ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {
     "Add": np.add,
     "AddV2": np.add,
+    "ConcatV2": lambda *parts: np.concatenate(parts[:-1], int(parts[-1])),
     "FloorMod": np.mod,
     "InvertPermutation": np.argsort,
     "Mul": np.multiply,
+    "Pack": lambda *parts: np.array(parts),
+    "Range": np.arange,
     "Sub": np.subtract,
 }
 
@@ -26,7 +29,7 @@ def constant(tensor: tf.Tensor) -> np.ndarray | None:
     op = tensor.op
     if op.type == "StridedSlice":
         return _one_entry(op)
-    if op.type not in _ARITHMETIC or not tensor.dtype.is_integer:
+    if op.type not in _ARITHMETIC or not tensor.dtype.is_integer or (op.type == "Pack" and tensor.shape.rank != 1):
         return tf.get_static_value(tensor)
     operands = [constant(operand) for operand in op.inputs]
     return None if any(operand is None for operand in operands) else _ARITHMETIC[op.type](*operands)

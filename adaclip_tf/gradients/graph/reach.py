@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -62,6 +62,16 @@ def bodies(op: tf.Operation) -> list[tf.Graph]:
 def body_of(function: Any) -> tf.Graph:
     """Its graph; those of TensorFlow 1, as in `tf.nn.ctc_loss`, have their definition only."""
     return function.graph if hasattr(function, "graph") else function_def_to_graph(function.definition)
+
+
+def returns(op: tf.Operation, results: Sequence[tf.Tensor]) -> bool:
+    """Whether these, of its graph, are what the function returns that `op` calls.
+
+    A graph has more results once it was differentiated: all that the gradient needs. The definition has what it had.
+    """
+    definition = op.graph._get_function(op.get_attr("f").name).definition
+    said = [definition.ret[argument.name].split(":")[0] for argument in definition.signature.output_arg]
+    return said == [tensor.op.name for tensor in results] and all(len(tensor.op.outputs) == 1 for tensor in results)
 
 
 def called(op: tf.Operation) -> list[tf.Graph]:

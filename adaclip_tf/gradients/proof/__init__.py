@@ -24,6 +24,7 @@ are known to keep examples apart, and when. What is not in the table is not prov
 | `walk`         | the walk over the graph                                               |
 | `table`        | what is known of each type of op: filled by the next ones              |
 | `elementwise`, `shapes`, `parts`, `contractions`, `calls`, `lists` | the table         |
+| `texts`        | texts that are split into words and padded to a length                |
 | `publics`      | the table for what no data goes into                                  |
 | `counted`      | the table for public arrays that are as long as the batch             |
 | `memory`       | what a step keeps                                                     |
@@ -32,11 +33,21 @@ are known to keep examples apart, and when. What is not in the table is not prov
 | `verdict`      | `prove`, and the words of its errors                                  |
 """
 
-from adaclip_tf.gradients.proof import calls, contractions, counted, elementwise, lists, parts, publics, shapes  # noqa: F401
-from adaclip_tf.gradients.proof.contractions import reduced_axes
+from adaclip_tf.gradients.proof import (  # noqa: F401 (they fill the tables)
+    calls,
+    contractions,
+    counted,
+    elementwise,
+    lists,
+    parts,
+    publics,
+    shapes,
+    texts,
+)
+from adaclip_tf.gradients.proof.contractions import changes_nothing, reduced_axes
 from adaclip_tf.gradients.proof.memory import exempt, privatised
 from adaclip_tf.gradients.proof.sources import Piece
 from adaclip_tf.gradients.proof.verdict import Proof, prove
 from adaclip_tf.gradients.proof.walk import Walk
 
-__all__ = ["Piece", "Proof", "Walk", "exempt", "privatised", "prove", "reduced_axes"]
+__all__ = ["Piece", "Proof", "Walk", "changes_nothing", "exempt", "privatised", "prove", "reduced_axes"]

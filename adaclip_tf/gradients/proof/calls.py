@@ -56,10 +56,16 @@ def _call(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
         (body,) = graph.bodies(op)
         walk.entered[op] = _inside(walk, body, list(op.inputs), labels)
         results = _outputs(walk.entered[op])
+        if len(results) > len(op.outputs) and graph.returns(op, body.outputs[: len(op.outputs)]):
+            results = results[: len(op.outputs)]
     except (Unproven, AttributeError, ValueError) as error:
         return _unfollowed(op, labels, str(error))
     if len(results) != len(op.outputs):
         return _unfollowed(op, labels, "its results are not followed")
+    for tensor, result in zip(op.outputs, body.outputs):  # axes above all, which a function hands to its gradient
+        symbols = walk.entered[op].sizes.symbols(result) if tensor.dtype.is_integer else None
+        if symbols is not None:
+            walk.symbols[tensor.ref()] = symbols
     return results
 
 

@@ -37,6 +37,20 @@ def reduced_axes(walk: Walk | None, op: tf.Operation) -> list[int] | None:
     return None if possible else sorted(certain)
 
 
+def changes_nothing(walk: Walk | None, op: tf.Operation) -> bool:
+    """Whether a reshape certainly gives its input, or what a sum over no axes left alone, the shape that it has."""
+    if walk is None or op.type != "Reshape":
+        return False
+    source = op.inputs[0]
+    while source.op.type == "Sum" and reduced_axes(walk, source.op) == []:
+        source = source.op.inputs[0]
+    before, after = walk.sizes.extents(source), walk.sizes.symbols(op.inputs[1])
+    if before is None or after is None or after.ndim != 1:
+        return False
+    known = all(isinstance(extent, int) or (isinstance(extent, Count) and extent.multiple) for extent in before)
+    return known and before == list(after)
+
+
 def _reduced_axes(walk: Walk, op: tf.Operation) -> tuple[set[int], set[int]]:
     """The axes over which an op certainly reduces, and those over which it may."""
     rank(op.inputs[0])

@@ -1,6 +1,6 @@
 """The table: what is known of each type of op. `walk` reads it.
 
-`elementwise`, `shapes`, `parts`, `contractions`, `calls`, `lists` and `counted` fill it.
+`elementwise`, `shapes`, `parts`, `contractions`, `calls`, `lists`, `counted` and `texts` fill it.
 """
 
 from __future__ import annotations
@@ -66,6 +66,9 @@ JOINS = frozenset({"AddN", "AddV2", "Add", "Pack", "ConcatV2"})  # of several su
 LISTS: dict[str, Entry] = {}
 # For the ops of `graph.CALLS`: filled by `calls`.
 CALLS: dict[str, Callable[[Walk, tf.Operation, list[Any]], Any]] = {}
+# For ops that are looked at together with those that their inputs come from, whose labels may be `Lost`: filled by
+# `texts`. None: nothing is known so.
+WHOLE: dict[str, Callable[[Walk, tf.Operation], Any]] = {}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -44,6 +44,7 @@ from adaclip_tf.gradients.proof.table import (
     SHAPES,
     SIZE_ARGUMENTS,
     TABLE,
+    WHOLE,
     Listed,
     describe,
 )
@@ -142,6 +143,9 @@ class Walk:
             return Lost(f"{describe(op)} draws data inside of a function, a branch or a loop; {_DRAW}", mixing=True)
         if op.type in CALLS:
             return CALLS[op.type](self, op, labels)
+        whole = WHOLE[op.type](self, op) if op.type in WHOLE else None
+        if whole is not None:
+            return whole
         if memory.read_metric(self, op):
             return memory.read_label(op)
         if op.type in SHAPES:

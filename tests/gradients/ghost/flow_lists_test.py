@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import flow
-from adaclip_tf.gradients.ghost.labels import Context, Inner, Lead, Lost
+from adaclip_tf.gradients.ghost import flow, flow_lists
+from adaclip_tf.gradients.ghost.labels import Context, Inner, Lead, Listed, Lost
 
 
 def label_of(function, shape=(3, 2)):
@@ -119,3 +119,28 @@ def test_a_list_with_an_element_for_each_example_is_not_followed():
         return tf.raw_ops.TensorListGetItem(input_handle=elements, index=0, element_shape=[2], element_dtype=tf.float32)
 
     assert isinstance(label_of(function), Lost)
+
+
+def test_one_label_for_two_forgets_what_only_one_knows_and_keeps_the_checks_of_both():
+    first, second = Lead(0, 2, 6, 1, frozenset({1})), Lead(0, None, 6, 1, frozenset({2}))
+    both = Lead(0, None, 6, 1, frozenset({1, 2}))
+    assert flow_lists._of_both(first, second) == both == flow_lists._of_both(second, first)
+    assert flow_lists._of_both(Listed(first), Listed(second)) == Listed(both)
+    assert flow_lists._of_both(Inner(1, 2, frozenset({1})), Inner(1, 3, frozenset({2}))) == Inner(
+        1, None, frozenset({1, 2})
+    )
+    for other in (Lead(1), Lead(0, 2, 6, 4), Inner(0), Listed(first), None):
+        assert flow_lists._of_both(first, other) is None
+
+
+@pytest.mark.parametrize("put,linear", [(0.0, True), (1.0, False)])
+def test_a_list_is_zero_as_long_as_zeros_are_put_in(put, linear):
+    def function(dy):
+        empty = tf.raw_ops.TensorListReserve(element_shape=[3, 2], num_elements=2, element_dtype=tf.float32)
+        filled = tf.raw_ops.TensorListSetItem(input_handle=empty, index=0, item=tf.fill([3, 2], put))
+        element = tf.raw_ops.TensorListGetItem(
+            input_handle=filled, index=0, element_shape=[3, 2], element_dtype=tf.float32
+        )
+        return dy + element
+
+    assert isinstance(label_of(function), Lead if linear else Lost)

@@ -165,3 +165,27 @@ def through_time_first(inputs):
     hidden = layers.Dense(3)(inputs)
     time_first = layers.Lambda(lambda x: tf.transpose(tf.tanh(tf.transpose(x, [1, 0, 2])), [1, 0, 2]))
     return layers.Dense(2)(layers.Flatten()(time_first(hidden)))
+
+
+class Places(layers.Layer):
+    """Adds rows that are the same for all examples; one of them is used three times."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = layers.Embedding(9, 4)
+
+    def call(self, inputs):
+        return inputs + self.table(tf.constant([0, 3, 3, 7, 1, 3]))
+
+
+@model((6,), tf.int32)
+def embedding_of_places(tokens):
+    hidden = Places()(layers.Embedding(20, 4)(tokens))
+    return layers.Dense(2)(layers.Flatten()(layers.Dense(3, "tanh")(hidden)))
+
+
+@model((5, 3))
+def attention_pooling(inputs):
+    """A softmax over time, which TensorFlow transposes by axes that it computes."""
+    weights = layers.Softmax(axis=1)(layers.Dense(1)(inputs))
+    return layers.Dense(2)(layers.Flatten()(layers.Multiply()([layers.Dense(3)(inputs), weights])))
