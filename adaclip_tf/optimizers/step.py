@@ -134,11 +134,11 @@ class PrivateStep:
         joined = Joined(self.rule, self.specs)
         state = joined.join(self.state())
         transform = self._fused_transform(state, self._trained)
-        total, records, complete = self.clip_and_accumulate(loss, variables, tape, joined.part(transform))
+        batch, records, complete = self.clip_and_accumulate(loss, variables, tape, joined.part(transform))
         if replicas.count() == 1:  # nobody to add up with: noise and what follows in one pass over the parameters
-            learn = functools.partial(self._noise_and_learn, joined, state, transform, total, records)
+            learn = functools.partial(self._noise_and_learn, joined, state, transform, batch, records)
         else:
-            shares = _when(complete, lambda: self.add_noise(total), lambda: _zeros(self._sum_specs()))
+            shares = _when(complete, lambda: self.add_noise(batch.total), lambda: _zeros(self._sum_specs()))
             noised_sum, records = self.publish(shares, records, complete)
             learn = functools.partial(self.learn, joined, state, transform, noised_sum, records)
         mean = _when(complete, learn, lambda: _zeros(self.specs))
@@ -148,7 +148,10 @@ class PrivateStep:
         return mean, complete
 
     def clip_and_accumulate(self, loss, variables, tape, transform):
-        """Returns sum_k u_k of the logical batch so far, the number of records, and whether it is complete."""
+        """Returns the batch, with sum_k u_k of the logical batch so far, its records, and whether it is complete.
+
+        Where nothing is accumulated (a, b) may not be applied yet: see `gradients.ClippedSum.weight`.
+        """
         clip = self.rule.clip(self.specs)
         batch = gradients.clipped_sum(
             loss,
@@ -159,6 +162,7 @@ class PrivateStep:
             num_microbatches=self.num_microbatches_here,
             clip=clip,
             raw_norms=self.settings.nonprivate_metrics,
+            may_leave_transform=self.settings.accumulation_steps == replicas.count() == 1,
         )
         self._alike.check(batch)
         self._together = [self, *shared_batches.note(self, batch.data)]
@@ -171,8 +175,9 @@ class PrivateStep:
         if self._poison is not batch.poison:
             total = [part + batch.poison for part in total]
         if self.settings.accumulation_steps == 1:
-            return total, batch.num_records, True
-        return self.accumulator.add(total, batch.num_records)
+            return batch._replace(total=total), batch.num_records, True
+        total, records, complete = self.accumulator.add(total, batch.num_records)
+        return batch._replace(total=total), records, complete
 
     def add_noise(self, total):
         """W_r, all that a replica ever sends: its own sum with noise of variance z^2 / R."""
@@ -210,10 +215,10 @@ class PrivateStep:
         """Updates the state from W, counts the step, and returns g~."""
         return self._keep(joined, records, self._fused_learn, state, transform, joined.join(noised_sum))
 
-    def _noise_and_learn(self, joined, state, transform, total, records):
+    def _noise_and_learn(self, joined, state, transform, batch, records):
         """`learn` from W = `add_noise(total)`, compiled together."""
-        with fused.after(total, self.specs):
-            sums = joined.join(total), joined.join(self._normals())
+        with fused.after(batch.weights, batch.total, self.specs):
+            sums = joined.join(batch.total), batch.weight, joined.join(self._normals())
         return self._keep(joined, records, self._fused_private_step, state, self._trained, transform, *sums)
 
     def _keep(self, joined, records, release, *arguments):
@@ -243,8 +248,11 @@ class PrivateStep:
         )
         return self.rule.direction(next_state, mean), next_state
 
-    def _private_step(self, state, trained, transform, total, normals, divisor):
+    def _private_step(self, state, trained, transform, total, weight, normals, divisor):
         transform = transform or self._transform(state, trained)
+        if weight is not None:  # sum_k u_k from sum_k c_k g_k, here in one pass with all else
+            own = range(len(transform.scale))
+            total = [*(transform.apply_to_sum(total[i], weight, i) for i in own), *total[len(own) :]]
         return self._published_step(state, transform, core.add_noise(total, normals, self._share), divisor)
 
     def _count(self, records):

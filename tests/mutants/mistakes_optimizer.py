@@ -32,8 +32,8 @@ MISTAKES = (
     Mutation(
         "accumulation adds no noise",
         "optimizers/step.py",
-        "functools.partial(self._noise_and_learn, joined, state, transform, total, records)",
-        "functools.partial(self.learn, joined, state, transform, total, records)",
+        "functools.partial(self._noise_and_learn, joined, state, transform, batch, records)",
+        "functools.partial(self.learn, joined, state, transform, batch.total, records)",
         ("tests/optimizers/noise_terms_test.py::test_accumulation_adds_noise_once_per_logical_batch",),
     ),
     Mutation(

@@ -15,13 +15,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import tensorflow as tf
-from tensorflow.python.ops import control_flow_util
 
 from adaclip_tf._internal import made
 from adaclip_tf.gradients.ghost import terms
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
 from adaclip_tf.gradients.ghost.rules import SPARSE, Found, facts_about, lead, rule
 from adaclip_tf.gradients.ghost.terms import Examples, Rows, SquaredNorms
+
+# Columns: from 32 on `SparseTensorDenseMatMul` takes another loop.
+_LONGEST = None if tf.__version__.startswith("2.15.") else 31
 
 
 class Lookup:
@@ -54,7 +56,7 @@ class Lookup:
             return SquaredNorms(quadratic, quadratic)
         ratio = center / scale
         constant = terms.constant_part(center, scale, self._vocabulary * self._width)
-        if not terms.is_scalar(ratio) and not self._is_compiled():
+        if not terms.is_scalar(ratio) and not made.in_xla():
             return self._around(scaled, tf.reshape(ratio, [self._vocabulary, self._width]), constant)
         quadratic, ratio = self._sum_of_squares(scaled), self.look_up(ratio)
         linear = self._per_example(scaled) * ratio if terms.is_scalar(ratio) else self._per_example(scaled * ratio)
@@ -66,11 +68,11 @@ class Lookup:
         |(G - a) / b|^2 = sum_{j looked up} (|G_j / b - (a / b)_j|^2 - |(a / b)_j|^2) + sum (a / b)^2
         """
         places = self._places()
-        constants = _squared_lengths(ratio)
-        distances = _squared_lengths(scaled - tf.gather(ratio, self._indices))
+        constants = terms.squared_lengths(ratio)
+        distances = terms.squared_lengths(scaled - tf.gather(ratio, self._indices))
         by_position = [distances, tf.gather(constants, self._indices)]
         values, rows = places.add_up(scaled), places.rows
-        by_row = [_squared_lengths(values - tf.gather(ratio, rows)), tf.gather(constants, rows)]
+        by_row = [terms.squared_lengths(values - tf.gather(ratio, rows)), tf.gather(constants, rows)]
         there, taken_out = (places.total(*pair) for pair in zip(by_position, by_row))
         return SquaredNorms(there + (constant - taken_out), there + (constant + taken_out))
 
@@ -92,11 +94,11 @@ class Lookup:
     def _sum_of_squares(self, values: tf.Tensor) -> tf.Tensor:
         """sum_j |sum_{l: i_l = j} v_l|^2 of each example."""
         if self._positions == 1:
-            return self._per_example(_squared_lengths(values))
-        if self._is_compiled():
+            return self._per_example(terms.squared_lengths(values))
+        if made.in_xla():
             return self._per_example(tf.square(self._added_up(values)))
         places = self._places()
-        return places.total(_squared_lengths(values), _squared_lengths(places.add_up(values)))
+        return places.total(terms.squared_lengths(values), terms.squared_lengths(places.add_up(values)))
 
     def _places(self) -> _Places:
         """What repeats within an example. It needs the indices alone, so it need not wait for the backward pass."""
@@ -104,10 +106,6 @@ class Lookup:
             ("places", self._indices.ref(), self._n.ref(), self._vocabulary),
             lambda: _Places(self._n, self._length(), self._indices, self._vocabulary),
         )
-
-    @staticmethod
-    def _is_compiled() -> bool:
-        return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
 
     def _length(self) -> tf.Tensor:
         """Positions per microbatch."""
@@ -133,17 +131,22 @@ class Lookup:
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         positions = tf.shape(self._indices)[0]
         runs = tf.reshape(self._values, [self._n, positions * self._width // tf.maximum(self._n, 1)])
-        if self._is_compiled():
+        if made.in_xla():
             values = tf.reshape(terms.weigh(runs, weights), [positions, self._width])
             return tf.scatter_nd(self._indices[:, tf.newaxis], values, [self._vocabulary, self._width])
         # A product with the matrix that has the weights in the places that were looked up: no weighed copy.
-        places = [tf.cast(self._indices, tf.int64), tf.range(tf.cast(positions, tf.int64))]
-        return tf.raw_ops.SparseTensorDenseMatMul(
-            a_indices=tf.stack(places, axis=1),
-            a_values=tf.reshape(tf.broadcast_to(weights[:, tf.newaxis], [self._n, self._length()]), [-1]),
-            a_shape=tf.stack([tf.constant(self._vocabulary, tf.int64), tf.cast(positions, tf.int64)]),
-            b=tf.reshape(terms.keep(runs, weights), [positions, self._width]),
+        pieces = _pieces(self._width)
+        indices = tf.cast(self._indices, tf.int64)
+        if pieces > 1:
+            indices = tf.reshape(indices[:, tf.newaxis] * pieces + tf.range(pieces, dtype=tf.int64), [-1])
+        number = tf.size(indices, tf.int64)
+        total = tf.raw_ops.SparseTensorDenseMatMul(
+            a_indices=tf.stack([indices, tf.range(number)], axis=1),
+            a_values=tf.reshape(tf.broadcast_to(weights[:, tf.newaxis], [self._n, self._length() * pieces]), [-1]),
+            a_shape=tf.stack([tf.constant(self._vocabulary * pieces, tf.int64), number]),
+            b=tf.reshape(terms.keep(runs, weights), [positions * pieces, self._width // pieces]),
         )
+        return tf.reshape(total, [self._vocabulary, self._width])
 
     def by_example(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Indices [n, positions] and values [n, positions, width]."""
@@ -212,8 +215,7 @@ class _Places:
         self._n = n
         indices = tf.reshape(tf.cast(indices, tf.int64), [n, length])
         keys = tf.reshape(indices + vocabulary * tf.range(tf.cast(n, tf.int64))[:, tf.newaxis], [-1])
-        distinct, lookups = tf.unique(keys)
-        counts = tf.math.unsorted_segment_sum(tf.ones_like(lookups), lookups, tf.size(distinct))
+        distinct, lookups, counts = tf.unique_with_counts(keys)
         self._repeats = tf.gather(counts, lookups) > 1
         self._positions = tf.where(self._repeats)[:, 0]
         repeated, self._groups = tf.unique(tf.gather(lookups, self._positions))
@@ -230,9 +232,14 @@ class _Places:
         return once + tf.math.unsorted_segment_sum(by_row, self._examples, self._n)
 
 
-def _squared_lengths(rows: tf.Tensor) -> tf.Tensor:
-    """|row|^2, in one pass over [rows, width]."""
-    return tf.square(tf.raw_ops.EuclideanNorm(input=rows, axis=made.constant([1])))
+def _pieces(width: int) -> int:
+    """Into how many rows each row is cut before rows are added up.
+
+    TensorFlow 2.21 adds up short rows in a sixth of the time, by another loop; in 2.15 long ones are as fast.
+    """
+    if _LONGEST is None or width <= _LONGEST:
+        return 1
+    return next(pieces for pieces in range(2, width + 1) if width % pieces == 0 and width // pieces <= _LONGEST)
 
 
 def _sums_by_example(values: tf.Tensor, n: tf.Tensor) -> tf.Tensor:

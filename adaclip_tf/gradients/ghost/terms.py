@@ -180,7 +180,10 @@ class Bias(PerExample):
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         if is_scalar(scale):
-            return super().squared_norms(center, scale)
+            if not is_zero(center):
+                return super().squared_norms(center, scale)
+            value = squared_lengths(self._dy) / tf.square(scale)
+            return SquaredNorms(value, value)
         centered, scale = is_zero(center), made.reshape(scale, [self._size])
         center = tf.broadcast_to(center, [self._size]) if is_scalar(center) else made.reshape(center, [self._size])
         p = tf.square(tf.math.reciprocal(scale))
@@ -270,9 +273,11 @@ def direct_norms(gradients: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> t
     """sum_i (g_ki - a_i)^2 p_i from the per-example gradients themselves, [s, ...] to [s]."""
     size = gradients.shape[1:].num_elements()
     flat = gradients if gradients.shape.rank == 2 else made.reshape(gradients, [made.extent(gradients, 0), size])
+    if is_zero(center) and is_scalar(scale):
+        return squared_lengths(flat) / tf.square(scale)
     if not is_scalar(center):
         center = made.reshape(center, [1, size])
-    squares = tf.math.squared_difference(flat, center)
+    squares = tf.square(flat) if is_zero(center) else tf.math.squared_difference(flat, center)
     if is_scalar(scale):
         return row_sums(squares) / tf.square(scale)
     return _times(squares, tf.square(tf.math.reciprocal(scale)))
@@ -287,6 +292,17 @@ def row_sums(matrix: tf.Tensor) -> tf.Tensor:
     """Over the last of two axes; once for the same matrix."""
     key = ("row sums", matrix.ref())
     return made.once(key, lambda: tf.raw_ops.Sum(input=matrix, axis=made.constant([1])))
+
+
+def squared_lengths(matrix: tf.Tensor) -> tf.Tensor:
+    """The sums of squares over the last of two axes, in one pass; once for the same matrix."""
+
+    def make() -> tf.Tensor:
+        if made.in_xla():  # which has no such op
+            return row_sums(squares_of(matrix))
+        return tf.square(tf.raw_ops.EuclideanNorm(input=matrix, axis=made.constant([1])))
+
+    return made.once(("squared lengths", matrix.ref()), make)
 
 
 def squares_of(tensor: tf.Tensor) -> tf.Tensor:
