@@ -31,6 +31,11 @@ class Transform(NamedTuple):
             return weighted / self.scale[index]
         return (weighted - self.center[index] * weight) / self.scale[index]
 
+    def apply_to_sums(self, weighted: Tensors, weight: tf.Tensor) -> list[tf.Tensor]:
+        """The same of all variables; what is left of `weighted` behind them stays as it is."""
+        size = len(self.scale)
+        return [*(self.apply_to_sum(total, weight, i) for i, total in enumerate(weighted[:size])), *weighted[size:]]
+
     def is_factor(self, index: int) -> bool:
         """Whether the transform of variable `index` is a factor for all of it, a = 0 and one b."""
         return self._is_centered(index) and self.scale[index].shape.rank == 0

@@ -118,8 +118,7 @@ class PrivateStep:
 
     def _sum_specs(self) -> list[tf.TensorSpec]:
         """What a batch is summed into: gradients, then the rule's statistics."""
-        statistics = self.rule.num_statistics
-        return [*self.specs, *([tf.TensorSpec([statistics])] if statistics else [])]
+        return [*self.specs, *([tf.TensorSpec([self.rule.num_statistics])] if self.rule.num_statistics else [])]
 
     # ------------------------------------------------------------------------------------------------------------
     # One step.
@@ -138,21 +137,18 @@ class PrivateStep:
         if replicas.count() == 1:  # nobody to add up with: noise and what follows in one pass over the parameters
             learn = functools.partial(self._noise_and_learn, joined, state, transform, batch, records)
         else:
-            shares = _when(complete, lambda: self.add_noise(batch.total), lambda: _zeros(self._sum_specs()))
+            shares = _when(complete, lambda: self.add_noise(batch.total), self._sum_specs())
             noised_sum, records = self.publish(shares, records, complete)
             learn = functools.partial(self.learn, joined, state, transform, noised_sum, records)
-        mean = _when(complete, learn, lambda: _zeros(self.specs))
+        mean = _when(complete, learn, self.specs)
         mean = [tf.cast(gradient, variable.dtype) for gradient, variable in zip(mean, variables)]
         complete = tf.convert_to_tensor(complete)
         proof.privatised([mean, complete])
         return mean, complete
 
     def clip_and_accumulate(self, loss, variables, tape, transform):
-        """Returns the batch, with sum_k u_k of the logical batch so far, its records, and whether it is complete.
-
-        Where nothing is accumulated (a, b) may not be applied yet: see `gradients.ClippedSum.weight`.
-        """
-        clip = self.rule.clip(self.specs)
+        """Returns the batch with sum_k u_k of the logical batch so far, its records, and whether it is complete."""
+        clip, alone = self.rule.clip(self.specs), self.settings.accumulation_steps == replicas.count() == 1
         batch = gradients.clipped_sum(
             loss,
             variables,
@@ -162,7 +158,7 @@ class PrivateStep:
             num_microbatches=self.num_microbatches_here,
             clip=clip,
             raw_norms=self.settings.nonprivate_metrics,
-            may_leave_transform=self.settings.accumulation_steps == replicas.count() == 1,
+            may_leave_transform=alone,
         )
         self._alike.check(batch)
         self._together = [self, *shared_batches.note(self, batch.data)]
@@ -171,12 +167,12 @@ class PrivateStep:
         total = [*batch.total, *core.statistics_sum(self.rule, clip, batch.squared_norms)]
         # Where no error stops a batch that must be refused, as in XLA, weights become NaN: noise alone would tell it
         # from the same batch without an example, which may be a right one.
-        self._poison = batch.poison if self.settings.accumulation_steps == replicas.count() == 1 else 0.0
+        self._poison = batch.poison if alone else 0.0
         if self._poison is not batch.poison:
             total = [part + batch.poison for part in total]
-        if self.settings.accumulation_steps == 1:
-            return batch._replace(total=total), batch.num_records, True
-        total, records, complete = self.accumulator.add(total, batch.num_records)
+        records, complete = batch.num_records, True
+        if self.settings.accumulation_steps > 1:
+            total, records, complete = self.accumulator.add(total, records)
         return batch._replace(total=total), records, complete
 
     def add_noise(self, total):
@@ -251,8 +247,7 @@ class PrivateStep:
     def _private_step(self, state, trained, transform, total, weight, normals, divisor):
         transform = transform or self._transform(state, trained)
         if weight is not None:  # sum_k u_k from sum_k c_k g_k, here in one pass with all else
-            own = range(len(transform.scale))
-            total = [*(transform.apply_to_sum(total[i], weight, i) for i in own), *total[len(own) :]]
+            total = transform.apply_to_sums(total, weight)
         return self._published_step(state, transform, core.add_noise(total, normals, self._share), divisor)
 
     def _count(self, records):
@@ -300,9 +295,6 @@ class PrivateStep:
         }
 
 
-def _when(complete: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
-    return then() if complete is True else tf.cond(complete, then, otherwise)
-
-
-def _zeros(specs: Sequence[tf.TensorSpec]) -> list[tf.Tensor]:
-    return [tf.zeros(spec.shape) for spec in specs]
+def _when(complete: Any, then: Callable[[], Any], specs: Sequence[tf.TensorSpec]) -> Any:
+    """`then()` where the logical batch is complete, else zeros."""
+    return then() if complete is True else tf.cond(complete, then, lambda: [tf.zeros(spec.shape) for spec in specs])

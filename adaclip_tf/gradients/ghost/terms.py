@@ -182,7 +182,7 @@ class Bias(PerExample):
         if is_scalar(scale):
             if not is_zero(center):
                 return super().squared_norms(center, scale)
-            value = squared_lengths(self._dy) / tf.square(scale)
+            value = _over_square(squared_lengths(self._dy), scale, self._size)
             return SquaredNorms(value, value)
         centered, scale = is_zero(center), made.reshape(scale, [self._size])
         center = tf.broadcast_to(center, [self._size]) if is_scalar(center) else made.reshape(center, [self._size])
@@ -224,23 +224,6 @@ class Transposed:
         return inner._replace(make=make, floats=2 * inner.floats)
 
 
-class Negated:
-    """The negative of another term."""
-
-    def __init__(self, term: Term):
-        self._term = term
-
-    def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        return self._term.squared_norms(-center, scale)
-
-    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
-        return -self._term.weighted_sum(weights)
-
-    def examples(self) -> Examples:
-        inner = self._term.examples()
-        return inner._replace(make=lambda arrays: -inner.make(arrays))
-
-
 def _transpose(tensor: tf.Tensor, permutation: list[int]) -> tf.Tensor:
     """`tf.transpose`; nothing where no axis moves."""
     if permutation == sorted(permutation):
@@ -274,13 +257,18 @@ def direct_norms(gradients: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> t
     size = gradients.shape[1:].num_elements()
     flat = gradients if gradients.shape.rank == 2 else made.reshape(gradients, [made.extent(gradients, 0), size])
     if is_zero(center) and is_scalar(scale):
-        return squared_lengths(flat) / tf.square(scale)
+        return _over_square(squared_lengths(flat), scale, size)
     if not is_scalar(center):
         center = made.reshape(center, [1, size])
     squares = tf.square(flat) if is_zero(center) else tf.math.squared_difference(flat, center)
     if is_scalar(scale):
         return row_sums(squares) / tf.square(scale)
     return _times(squares, tf.square(tf.math.reciprocal(scale)))
+
+
+def _over_square(squares: tf.Tensor, scale: tf.Tensor, size: int) -> tf.Tensor:
+    """Sums of `size` squares over b^2: each may be short of TINY by underflow, at most."""
+    return (squares + made.constant(TINY * size, tf.float32)) / tf.square(scale)
 
 
 def _times(matrix: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
