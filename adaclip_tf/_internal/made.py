@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.ops import control_flow_util
 
 
 def once(key: Hashable, make: Callable[[], Any]) -> Any:
@@ -21,12 +22,24 @@ def once(key: Hashable, make: Callable[[], Any]) -> Any:
     if tf.executing_eagerly():
         return make()
     current = tf.compat.v1.get_default_graph()
-    known = getattr(current, "_adaclip_made", None)  # lives as long as the graph does
-    if known is None:
-        known = current._adaclip_made = {}
-    if key not in known:
-        known[key] = make()
-    return known[key]
+    there = getattr(current, "_adaclip_made", None)  # lives as long as the graph does
+    if there is None:
+        there = current._adaclip_made = {}
+    if key not in there:
+        there[key] = make()
+    return there[key]
+
+
+def known(key: Hashable) -> Any:
+    """What `once` has made in the current graph by this key; None if it was not asked for."""
+    if tf.executing_eagerly():
+        return None
+    return getattr(tf.compat.v1.get_default_graph(), "_adaclip_made", {}).get(key)
+
+
+def in_xla() -> bool:
+    """Whether the current graph is compiled as a whole."""
+    return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
 
 
 def constant(value: Any, dtype: tf.DType = tf.int32) -> tf.Tensor:

@@ -27,7 +27,22 @@ class Transform(NamedTuple):
 
     def apply_to_sum(self, weighted: tf.Tensor, weight: tf.Tensor, index: int) -> tf.Tensor:
         """sum_k c_k w_k of variable `index`, from sum_k c_k g_k and sum_k c_k: the transform is affine."""
+        if self._is_centered(index):
+            return weighted / self.scale[index]
         return (weighted - self.center[index] * weight) / self.scale[index]
+
+    def apply_to_sums(self, weighted: Tensors, weight: tf.Tensor) -> list[tf.Tensor]:
+        """The same of all variables; what is left of `weighted` behind them stays as it is."""
+        size = len(self.scale)
+        return [*(self.apply_to_sum(total, weight, i) for i, total in enumerate(weighted[:size])), *weighted[size:]]
+
+    def is_factor(self, index: int) -> bool:
+        """Whether the transform of variable `index` is a factor for all of it, a = 0 and one b."""
+        return self._is_centered(index) and self.scale[index].shape.rank == 0
+
+    def _is_centered(self, index: int) -> bool:
+        center = self.center[index]
+        return center.shape.rank == 0 and tf.get_static_value(center) == 0.0
 
     def invert(self, noised_sum: Tensors, divisor: Any) -> list[tf.Tensor]:
         """g~ = b W / B + a. Post-processing."""

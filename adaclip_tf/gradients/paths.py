@@ -30,7 +30,7 @@ ROUNDING = 2e-6
 class ClippedSum(NamedTuple):
     """What one batch gives. Nothing in here may leave the step before noise is added."""
 
-    total: list[tf.Tensor]  # sum_k u_k, per variable
+    total: list[tf.Tensor]  # sum_k u_k, per variable; sum_k c_k g_k where there is a `weight`
     num_records: tf.Tensor  # how many microbatches there were, int32
     weights: tf.Tensor  # the least c_k of all groups of variables, shape [num_records]
     squared_norms: tf.Tensor  # |w_k|^2, shape [num_records]
@@ -38,6 +38,7 @@ class ClippedSum(NamedTuple):
     data: tuple[tf.Tensor, ...] = ()  # the batch, as the graph gets it
     computed: tuple[Any, ...] = ()  # the loss and the gradients of all examples together, as TensorFlow computes them
     poison: tf.Tensor | float = 0.0  # NaN where the run shows that the batch must be refused, see `proof.Proof.poison`
+    weight: tf.Tensor | None = None  # sum_k c_k, where `Transform.apply_to_sum` is left to the caller
 
 
 @tf.autograph.experimental.do_not_convert
@@ -51,6 +52,7 @@ def clipped_sum(
     num_microbatches: int | None,
     clip: Any = core.NORM,
     raw_norms: bool = False,
+    may_leave_transform: bool = False,
 ) -> ClippedSum:
     """Sums the transformed and clipped gradients of all microbatches of a batch. Graph mode only.
 
@@ -63,6 +65,8 @@ def clipped_sum(
       num_microbatches: None for one per example.
       clip: how w_k becomes u_k, a `core.Clip`.
       raw_norms: also computes |g_k|^2, which nothing but debugging needs.
+      may_leave_transform: whether the caller applies (a, b) to the sums where there is a `weight`, in one pass with
+        what it does to them anyway.
     """
     counts = None
     if num_microbatches is None:  # a microbatch has no weight of its own
@@ -104,19 +108,31 @@ def clipped_sum(
         )
         raw += more
     weights = [clip.weights(squares) for squares in squared_norms]
+    left = None
     for number, group in enumerate(groups):
         shares = weights[number] if counts is None else weights[number] * counts  # c_k omega_k
+        summed = [index for index in group if index in handles]
         weight = tf.reduce_sum(shares)
-        for index in group:
-            if index in handles:
-                total = handles[index].weighted_sum(shares)
-                totals[index] = transform.apply_to_sum(total, weight, index)
+        if may_leave_transform and len(summed) == len(variables) and not all(map(transform.is_factor, summed)):
+            left = weight
+        for index in summed:
+            if left is not None:
+                totals[index] = handles[index].weighted_sum(shares)
+            elif transform.is_factor(index):
+                totals[index] = handles[index].weighted_sum(_over(shares, transform.scale[index]))
+            else:
+                totals[index] = transform.apply_to_sum(handles[index].weighted_sum(shares), weight, index)
     ordered = [totals[i] for i in range(len(variables))]
     least = functools.reduce(tf.minimum, weights)
     norms = tf.add_n(squared_norms)
     return ClippedSum(
-        ordered, num_records, least, norms, raw if raw_norms else None, proven.data, passed.computed, poison
+        ordered, num_records, least, norms, raw if raw_norms else None, proven.data, passed.computed, poison, left
     )
+
+
+def _over(shares: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+    """c_k / b, for the sum of c_k g_k / b without a pass over the parameters; once for the same."""
+    return made.once(("over", shares.ref(), scale.ref()), lambda: shares / scale)
 
 
 def upper_end(norms: Sequence[ghost.SquaredNorms]) -> tf.Tensor:

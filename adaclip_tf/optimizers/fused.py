@@ -10,19 +10,25 @@ import tensorflow as tf
 # Coordinates. Models of up to 10^5 were as fast without XLA, which costs a first step half a second or so; between
 # that and this number nothing was measured.
 FROM = 2**18
+WAITS_FROM = 2**22  # from here on noise waits for the sums: below, it takes 16 MB at most, and spares the time
 
 
 def is_large(specs: Sequence[tf.TensorSpec]) -> bool:
     """Whether the passes over variables of these shapes are worth compiling."""
-    return sum(spec.shape.num_elements() for spec in specs) > FROM
+    return _coordinates(specs) > FROM
 
 
-def after(tensors: Sequence[tf.Tensor], specs: Sequence[tf.TensorSpec]) -> Any:
-    """What is made under it waits for `tensors` where the variables are large.
+def _coordinates(specs: Sequence[tf.TensorSpec]) -> int:
+    return sum(spec.shape.num_elements() for spec in specs)
 
-    Noise would else be drawn while the backward pass runs, and take the place of all parameters all the time.
+
+def after(weights: tf.Tensor, sums: Sequence[tf.Tensor], specs: Sequence[tf.TensorSpec]) -> Any:
+    """What is made under it waits for the records' `weights`; where the variables are very large, for the `sums`.
+
+    Noise would else be drawn before all else, which it would hold up, and take the place of all parameters all the
+    time. Beside the sums it takes what these leave of the processors.
     """
-    return tf.control_dependencies(tensors if is_large(specs) else [])
+    return tf.control_dependencies(sums if _coordinates(specs) > WAITS_FROM else [weights])
 
 
 def without_transform(compiled: Any, state: Any, trained: Any, transform: Any, *arguments: Any) -> Any:

@@ -15,6 +15,7 @@ import functools
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.ops import resource_variable_ops
 
 from adaclip_tf._internal import keras, validate
 from adaclip_tf.optimizers import checks, handed_over, replicas, tags
@@ -133,11 +134,15 @@ class Shell(keras.OptimizerBase):
         """Plain SGD with momentum, as in `tf.keras.optimizers.SGD`. Post-processing."""
         self.check_applying()
         variable = keras.native(variable)
-        step = gradient * tf.cast(learning_rate, variable.dtype)
+        rate = tf.cast(learning_rate, variable.dtype)
         if not self.momentum:
-            variable.assign_sub(step)
+            # One pass, where `assign_sub` of a product is two; it is not for variables that are several.
+            if isinstance(variable, resource_variable_ops.BaseResourceVariable):
+                tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=rate, delta=gradient)
+            else:
+                variable.assign_sub(gradient * rate)
             return
-        step = -step
+        step = -gradient * rate
         momentum = tf.cast(self.momentum, variable.dtype)
         velocity = keras.native(self._momentums[self.index_of(variable)])
         velocity.assign(step + velocity * momentum)

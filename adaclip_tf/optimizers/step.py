@@ -124,8 +124,7 @@ class PrivateStep:
 
     def _sum_specs(self) -> list[tf.TensorSpec]:
         """What a batch is summed into: gradients, then the rule's statistics."""
-        statistics = self.rule.num_statistics
-        return [*self.specs, *([tf.TensorSpec([statistics])] if statistics else [])]
+        return [*self.specs, *([tf.TensorSpec([self.rule.num_statistics])] if self.rule.num_statistics else [])]
 
     # ------------------------------------------------------------------------------------------------------------
     # One step.
@@ -140,22 +139,22 @@ class PrivateStep:
         joined = Joined(self.rule, self.specs)
         state = joined.join(self.state())
         transform = self._fused_transform(state, self._trained)
-        total, records, complete = self.clip_and_accumulate(loss, variables, tape, joined.part(transform))
+        batch, records, complete = self.clip_and_accumulate(loss, variables, tape, joined.part(transform))
         if replicas.count() == 1:  # nobody to add up with: noise and what follows in one pass over the parameters
-            learn = functools.partial(self._noise_and_learn, joined, state, transform, total, records)
+            learn = functools.partial(self._noise_and_learn, joined, state, transform, batch, records)
         else:
-            shares = _when(complete, lambda: self.add_noise(total), lambda: _zeros(self._sum_specs()))
+            shares = _when(complete, lambda: self.add_noise(batch.total), self._sum_specs())
             noised_sum, records = self.publish(shares, records, complete)
             learn = functools.partial(self.learn, joined, state, transform, noised_sum, records)
-        mean = _when(complete, learn, lambda: _zeros(self.specs))
+        mean = _when(complete, learn, self.specs)
         mean = [tf.cast(gradient, variable.dtype) for gradient, variable in zip(mean, variables)]
         complete = tf.convert_to_tensor(complete)
         proof.privatised([mean, complete])
         return mean, complete
 
     def clip_and_accumulate(self, loss, variables, tape, transform):
-        """Returns sum_k u_k of the logical batch so far, the number of records, and whether it is complete."""
-        clip = self.rule.clip(self.specs)
+        """Returns the batch with sum_k u_k of the logical batch so far, its records, and whether it is complete."""
+        clip, alone = self.rule.clip(self.specs), self.settings.accumulation_steps == replicas.count() == 1
         batch = gradients.clipped_sum(
             loss,
             variables,
@@ -165,6 +164,7 @@ class PrivateStep:
             num_microbatches=self.num_microbatches_here,
             clip=clip,
             raw_norms=self.settings.nonprivate_metrics,
+            may_leave_transform=alone,
         )
         self._alike.check(batch)
         self._together = [self, *shared_batches.note(self, batch.data)]
@@ -173,12 +173,13 @@ class PrivateStep:
         total = [*batch.total, *core.statistics_sum(self.rule, clip, batch.squared_norms)]
         # Where no error stops a batch that must be refused, as in XLA, weights become NaN: noise alone would tell it
         # from the same batch without an example, which may be a right one.
-        self._poison = batch.poison if self.settings.accumulation_steps == replicas.count() == 1 else 0.0
+        self._poison = batch.poison if alone else 0.0
         if self._poison is not batch.poison:
             total = [part + batch.poison for part in total]
-        if self.settings.accumulation_steps == 1:
-            return total, batch.num_records, True
-        return self.accumulator.add(total, batch.num_records)
+        records, complete = batch.num_records, True
+        if self.settings.accumulation_steps > 1:
+            total, records, complete = self.accumulator.add(total, records)
+        return batch._replace(total=total), records, complete
 
     def add_noise(self, total):
         """W_r, all that a replica ever sends: its own sum with noise of variance z^2 / R."""
@@ -216,10 +217,10 @@ class PrivateStep:
         """Updates the state from W, counts the step, and returns g~."""
         return self._keep(joined, records, self._fused_learn, state, transform, joined.join(noised_sum))
 
-    def _noise_and_learn(self, joined, state, transform, total, records):
+    def _noise_and_learn(self, joined, state, transform, batch, records):
         """`learn` from W = `add_noise(total)`, compiled together."""
-        with fused.after(total, self.specs):
-            sums = joined.join(total), joined.join(self._normals())
+        with fused.after(batch.weights, batch.total, self.specs):
+            sums = joined.join(batch.total), batch.weight, joined.join(self._normals())
         return self._keep(joined, records, self._fused_private_step, state, self._trained, transform, *sums)
 
     def _keep(self, joined, records, release, *arguments):
@@ -249,8 +250,10 @@ class PrivateStep:
         )
         return self.rule.direction(next_state, mean), next_state
 
-    def _private_step(self, state, trained, transform, total, normals, divisor):
+    def _private_step(self, state, trained, transform, total, weight, normals, divisor):
         transform = transform or self._transform(state, trained)
+        if weight is not None:  # sum_k u_k from sum_k c_k g_k, here in one pass with all else
+            total = transform.apply_to_sums(total, weight)
         return self._published_step(state, transform, core.add_noise(total, normals, self._share), divisor)
 
     def _count(self, records):
@@ -298,9 +301,6 @@ class PrivateStep:
         }
 
 
-def _when(complete: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
-    return then() if complete is True else tf.cond(complete, then, otherwise)
-
-
-def _zeros(specs: Sequence[tf.TensorSpec]) -> list[tf.Tensor]:
-    return [tf.zeros(spec.shape) for spec in specs]
+def _when(complete: Any, then: Callable[[], Any], specs: Sequence[tf.TensorSpec]) -> Any:
+    """`then()` where the logical batch is complete, else zeros."""
+    return then() if complete is True else tf.cond(complete, then, lambda: [tf.zeros(spec.shape) for spec in specs])

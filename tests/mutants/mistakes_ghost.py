@@ -17,15 +17,15 @@ MISTAKES = (
     Mutation(
         "rows looked up twice are squared one by one",
         "gradients/ghost/embeddings.py",
-        "repeats = tf.gather(counts, lookups) > 1",
-        "repeats = tf.gather(counts, lookups) > 10**6",
+        "self._repeats = tf.gather(counts, lookups) > 1",
+        "self._repeats = tf.gather(counts, lookups) > 10**6",
         ("tests/gradients/ghost/ghost_rules_test.py::test_rows_looked_up_twice_are_added_before_they_are_squared",),
     ),
     Mutation(
         "rows that two examples look up are added",
         "gradients/ghost/embeddings.py",
-        " + self._vocabulary * tf.cast(examples, tf.int64)",
-        " + 0 * tf.cast(examples, tf.int64)",
+        "indices + vocabulary * tf.range(tf.cast(n, tf.int64))",
+        "indices + 0 * tf.range(tf.cast(n, tf.int64))",
         ("tests/gradients/ghost/ghost_rules_test.py::test_rows_looked_up_twice_are_added_before_they_are_squared",),
     ),
     Mutation(
@@ -202,6 +202,34 @@ MISTAKES = (
         ("tests/gradients/ghost/several_test.py::test_tables_that_are_used_again",),
     ),
     Mutation(
+        "the norm of a table's gradient lacks an allowance for what cancels",
+        "gradients/ghost/embeddings.py",
+        "there + (constant + taken_out))",
+        "there + (constant - taken_out))",
+        ("tests/gradients/ghost/embeddings_test.py::test_norms_around_a_center_are_those_of_whole_tables",),
+    ),
+    Mutation(
+        "no allowance for underflow in the norm of a table's gradient",
+        "gradients/ghost/embeddings.py",
+        "quadratic = (quadratic + short) / tf.square(scale)",
+        "quadratic = quadratic / tf.square(scale)",
+        ("tests/gradients/ghost/embeddings_test.py::test_underflow_never_makes_a_norm_too_small",),
+    ),
+    Mutation(
+        "no allowance for underflow in the norm of a bias's gradient",
+        "gradients/ghost/terms.py",
+        "return (squares + made.constant(TINY * size, tf.float32)) / tf.square(scale)",
+        "return squares / tf.square(scale)",
+        ("tests/gradients/ghost/products_test.py::test_underflow_never_makes_the_norm_of_a_formed_gradient_too_small",),
+    ),
+    Mutation(
+        "an example that is left out spoils the sum of gradients that are at hand",
+        "gradients/ghost/terms.py",
+        "        kept = keep(self.gradients, weights)\n",
+        "        kept = self.gradients\n",
+        ("tests/gradients/ghost/products_test.py::test_gradients_that_are_small_are_formed_once",),
+    ),
+    Mutation(
         "an index outside of the table is another example's",
         "gradients/ghost/embeddings.py",
         "tf.reduce_all(valid),",
@@ -210,7 +238,7 @@ MISTAKES = (
     ),
     Mutation(
         "a negated gradient has the center of the other sign",
-        "gradients/ghost/terms.py",
+        "gradients/ghost/several.py",
         "return self._term.squared_norms(-center, scale)",
         "return self._term.squared_norms(center, scale)",
         ("tests/gradients/ghost/ghost_rules_test.py::test_forms_of_a_product",),

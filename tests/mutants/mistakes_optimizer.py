@@ -25,15 +25,22 @@ MISTAKES = (
     Mutation(
         "accumulation adds noise to every part",
         "optimizers/step.py",
-        "self.accumulator.add(total, batch.num_records)",
-        "self.accumulator.add(self.add_noise(total), batch.num_records)",
+        "self.accumulator.add(total, records)",
+        "self.accumulator.add(self.add_noise(total), records)",
         ("tests/optimizers/noise_terms_test.py::test_accumulation_adds_noise_once_per_logical_batch",),
+    ),
+    Mutation(
+        "(a, b) are not applied to the sum",
+        "optimizers/step.py",
+        "total = transform.apply_to_sums(total, weight)",
+        "total = list(total)",
+        ("tests/optimizers/optimizer_test.py::test_ten_fit_steps_equal_the_oracle",),
     ),
     Mutation(
         "accumulation adds no noise",
         "optimizers/step.py",
-        "functools.partial(self._noise_and_learn, joined, state, transform, total, records)",
-        "functools.partial(self.learn, joined, state, transform, total, records)",
+        "functools.partial(self._noise_and_learn, joined, state, transform, batch, records)",
+        "functools.partial(self.learn, joined, state, transform, batch.total, records)",
         ("tests/optimizers/noise_terms_test.py::test_accumulation_adds_noise_once_per_logical_batch",),
     ),
     Mutation(
@@ -142,7 +149,7 @@ MISTAKES = (
         "optimizers/step.py",
         "return self.noise_sources.here().fresh_normals([spec.shape for spec in self._sum_specs()])",
         "normals = self.noise_sources.here().fresh_normals([spec.shape for spec in self.specs])\n"
-        "        return [*normals, *_zeros(self._sum_specs()[len(normals) :])]",
+        "        return [*normals, *(tf.zeros(spec.shape) for spec in self._sum_specs()[len(normals) :])]",
         ("tests/optimizers/baselines_test.py::test_quantile_noise_is_that_of_the_paper",),
     ),
     Mutation(

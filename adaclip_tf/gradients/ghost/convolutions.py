@@ -46,13 +46,13 @@ class Geometry:
         times as fast as `tf.image.extract_patches`, which copies number by number.
         """
         (pad_rows, rows), (pad_columns, columns) = self._windows(0), self._windows(1)
-        image = tf.pad(image, [[0, 0], pad_rows, pad_columns, [0, 0]])
-        if self.image[2] < _MANY_CHANNELS and self.attributes["dilations"][2] == 1:
-            strips, place = self._cut(image)
+        height, channels = sum(pad_rows) + self.image[0], self.image[2]
+        if channels < _MANY_CHANNELS and self.attributes["dilations"][2] == 1:
+            strips, windows, place = self._cut(image, pad_rows, pad_columns)
         else:
-            strips, place = tf.gather(image, columns.reshape(-1), axis=2), np.arange(self.out[1])
-        windows = math.prod(strips.shape[2:]) // (self.kernel[1] * self.image[2])  # in a row
-        strips = made.reshape(strips, [-1, image.shape[1] * windows, self.kernel[1] * self.image[2]])
+            image = _pad(image, [[0, 0], pad_rows, pad_columns, [0, 0]])
+            strips, windows, place = tf.gather(image, columns.reshape(-1), axis=2), self.out[1], np.arange(self.out[1])
+        strips = made.reshape(strips, [-1, height * windows, self.kernel[1] * channels])
         where = rows[:, np.newaxis, :] * windows + place[:, np.newaxis]
         patches = tf.gather(strips, where.reshape(-1), axis=1)
         return made.reshape(patches, [-1, self.positions, self.taps * self.image[2]])
@@ -68,8 +68,8 @@ class Geometry:
         missing = max(int(places.max()) + 1 - size, 0) if padding == "SAME" else 0
         return [missing // 2, missing - missing // 2], places
 
-    def _cut(self, image: tf.Tensor) -> tuple[tf.Tensor, np.ndarray]:
-        """All windows along the rows of a padded image, and where among them the window of each output is.
+    def _cut(self, image: tf.Tensor, pad_rows: list[int], pad_columns: list[int]) -> tuple[tf.Tensor, int, np.ndarray]:
+        """All windows along the rows of an image, how many a row has, and where among them each output's window is.
 
         Every `groups`-th window overlaps none of the others, so that these are a reshaped slice: no gather, which is
         slow where a number stands alone.
@@ -77,17 +77,28 @@ class Geometry:
         width, stride, out, channels = self.kernel[1], self.attributes["strides"][2], self.out[1], self.image[2]
         groups = -(-width // stride)
         span, count = stride * groups, -(-out // groups)
-        missing = max(stride * (groups - 1) + count * span - image.shape[2], 0)
-        image = tf.pad(image, [[0, 0], [0, 0], [0, missing], [0, 0]])
-        cuts = [image[:, :, stride * group : stride * group + count * span] for group in range(groups)]
-        cuts = [tf.reshape(cut, [-1, image.shape[1], count, span * channels])[..., : width * channels] for cut in cuts]
+        size = self.image[1] + sum(pad_columns)
+        missing = max(stride * (groups - 1) + count * span - size, 0)
+        # Columns and channels as one axis: short ones are slow.
+        rows = made.reshape(image, [-1, self.image[0], self.image[1] * channels])
+        left, right = pad_columns
+        rows = _pad(rows, [[0, 0], pad_rows, [left * channels, (right + missing) * channels]])
+        starts = [stride * group * channels for group in range(groups)]
+        cuts = [rows[:, :, start : start + count * span * channels] for start in starts]
+        cuts = [made.reshape(cut, [-1, rows.shape[1], count, span * channels]) for cut in cuts]
+        if width < span:
+            cuts = [cut[..., : width * channels] for cut in cuts]
         outputs = np.arange(out)
-        return tf.concat(cuts, axis=2), outputs % groups * count + outputs // groups
+        return tf.concat(cuts, axis=2), groups * count, outputs % groups * count + outputs // groups
 
     def kernel_gradient(self, image: tf.Tensor, out: tf.Tensor) -> tf.Tensor:
         """The sum over all rows, by the op that plain training uses."""
         operation = getattr(tf.raw_ops, self.op_type)
         return operation(input=image, filter_sizes=self.kernel, out_backprop=out, **self.attributes)
+
+
+def _pad(tensor: tf.Tensor, paddings: list[list[int]]) -> tf.Tensor:
+    return tf.pad(tensor, paddings) if any(map(sum, paddings)) else tensor
 
 
 class _Images:

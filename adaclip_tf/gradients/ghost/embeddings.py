@@ -4,6 +4,7 @@ Position l of an example adds v_l to row i_l of the table's gradient G. With G_j
 look up row j,
 
     |(G - a) / b|^2 = sum_{j looked up} G_j^2 p_j  -  2 sum_l v_l . (a p)[i_l]  +  sum a^2 p
+                    = sum_{j looked up} ((G_j - a_j)^2 p_j - a_j^2 p_j)  +  sum a^2 p
 
 The last term is one number for all examples, however many rows nobody looked up. Positions that look up the same
 row are added before they are squared.
@@ -14,12 +15,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import tensorflow as tf
-from tensorflow.python.ops import control_flow_util
 
+from adaclip_tf._internal import made
 from adaclip_tf.gradients.ghost import terms
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
 from adaclip_tf.gradients.ghost.rules import SPARSE, Found, facts_about, lead, rule
 from adaclip_tf.gradients.ghost.terms import Examples, Rows, SquaredNorms
+
+# Columns: from 32 on `SparseTensorDenseMatMul` takes another loop.
+_LONGEST = None if tf.__version__.startswith("2.15.") else 31
 
 
 class Lookup:
@@ -40,14 +44,37 @@ class Lookup:
         self._indices, self._values, self.shape = indices, values, shape
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        scaled = self._values / self.look_up(scale)  # v / b, so that squares are of w's size
-        quadratic = self._sum_of_squares(scaled)
-        if terms.is_zero(center):
+        if terms.is_zero(center) and terms.is_scalar(scale):
+            quadratic = self._sum_of_squares(self._values)
+            if tf.get_static_value(scale) != 1.0:
+                short = terms.TINY * float(self._width) * tf.cast(self._length(), tf.float32)  # by underflow, at most
+                quadratic = (quadratic + short) / tf.square(scale)
             return SquaredNorms(quadratic, quadratic)
-        ratio = self.look_up(center / scale)
-        linear = self._per_example(scaled) * ratio if terms.is_scalar(ratio) else self._per_example(scaled * ratio)
+        scaled = self._values / self.look_up(scale)  # v / b, so that squares are of w's size
+        if terms.is_zero(center):
+            quadratic = self._sum_of_squares(scaled)
+            return SquaredNorms(quadratic, quadratic)
+        ratio = center / scale
         constant = terms.constant_part(center, scale, self._vocabulary * self._width)
+        if not terms.is_scalar(ratio) and not made.in_xla():
+            return self._around(scaled, tf.reshape(ratio, [self._vocabulary, self._width]), constant)
+        quadratic, ratio = self._sum_of_squares(scaled), self.look_up(ratio)
+        linear = self._per_example(scaled) * ratio if terms.is_scalar(ratio) else self._per_example(scaled * ratio)
         return terms.expanded(quadratic, linear, constant)
+
+    def _around(self, scaled: tf.Tensor, ratio: tf.Tensor, constant: tf.Tensor) -> SquaredNorms:
+        """The same from v / b, a / b and sum (a / b)^2, by rows: what is looked up takes another square's place.
+
+        |(G - a) / b|^2 = sum_{j looked up} (|G_j / b - (a / b)_j|^2 - |(a / b)_j|^2) + sum (a / b)^2
+        """
+        places = self._places()
+        constants = terms.squared_lengths(ratio)
+        distances = terms.squared_lengths(scaled - tf.gather(ratio, self._indices))
+        by_position = [distances, tf.gather(constants, self._indices)]
+        values, rows = places.add_up(scaled), places.rows
+        by_row = [terms.squared_lengths(values - tf.gather(ratio, rows)), tf.gather(constants, rows)]
+        there, taken_out = (places.total(*pair) for pair in zip(by_position, by_row))
+        return SquaredNorms(there + (constant - taken_out), there + (constant + taken_out))
 
     def divided(self, rows: tf.Tensor) -> Lookup:
         """The term of G_ij / rows_i."""
@@ -62,33 +89,27 @@ class Lookup:
 
     def _per_example(self, rows: tf.Tensor) -> tf.Tensor:
         """The sum of everything in each example's rows."""
-        floats = tf.size(rows) // tf.maximum(self._n, 1)
-        return tf.reduce_sum(tf.reshape(rows, [self._n, floats]), axis=1)
+        return _sums_by_example(rows, self._n)
 
     def _sum_of_squares(self, values: tf.Tensor) -> tf.Tensor:
         """sum_j |sum_{l: i_l = j} v_l|^2 of each example."""
         if self._positions == 1:
-            return self._per_example(tf.square(values))
-        if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+            return self._per_example(terms.squared_lengths(values))
+        if made.in_xla():
             return self._per_example(tf.square(self._added_up(values)))
-        # Most rows are looked up once, and adding up is slow: only what repeats is taken out and added up.
-        examples = tf.range(tf.shape(self._indices)[0]) // self._length()
-        keys = tf.cast(self._indices, tf.int64) + self._vocabulary * tf.cast(examples, tf.int64)
-        distinct, lookups = tf.unique(keys)
-        counts = tf.math.unsorted_segment_sum(tf.ones_like(lookups), lookups, tf.size(distinct))
-        repeats = tf.gather(counts, lookups) > 1
-        squares = tf.reduce_sum(tf.square(values), axis=1)
-        positions = tf.where(repeats)[:, 0]
-        repeated, groups = tf.unique(tf.gather(lookups, positions))
-        sums = tf.math.unsorted_segment_sum(tf.gather(values, positions), groups, tf.size(repeated))
-        example = tf.gather(distinct, repeated) // self._vocabulary
-        return self._per_example(tf.where(repeats, 0.0, squares)) + tf.math.unsorted_segment_sum(
-            tf.reduce_sum(tf.square(sums), axis=1), example, self._n
+        places = self._places()
+        return places.total(terms.squared_lengths(values), terms.squared_lengths(places.add_up(values)))
+
+    def _places(self) -> _Places:
+        """What repeats within an example. It needs the indices alone, so it need not wait for the backward pass."""
+        return made.once(
+            ("places", self._indices.ref(), self._n.ref(), self._vocabulary),
+            lambda: _Places(self._n, self._length(), self._indices, self._vocabulary),
         )
 
     def _length(self) -> tf.Tensor:
         """Positions per microbatch."""
-        return tf.maximum(tf.shape(self._indices)[0] // tf.maximum(self._n, 1), 1)
+        return tf.shape(self._indices)[0] // tf.maximum(self._n, 1)
 
     def _added_up(self, values: tf.Tensor) -> tf.Tensor:
         """Rows of one example that have the same index, added up in one of their places; 0 in the others.
@@ -110,8 +131,22 @@ class Lookup:
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         positions = tf.shape(self._indices)[0]
         runs = tf.reshape(self._values, [self._n, positions * self._width // tf.maximum(self._n, 1)])
-        values = tf.reshape(terms.weigh(runs, weights), [positions, self._width])
-        return tf.scatter_nd(self._indices[:, tf.newaxis], values, [self._vocabulary, self._width])
+        if made.in_xla():
+            values = tf.reshape(terms.weigh(runs, weights), [positions, self._width])
+            return tf.scatter_nd(self._indices[:, tf.newaxis], values, [self._vocabulary, self._width])
+        # A product with the matrix that has the weights in the places that were looked up: no weighed copy.
+        pieces = _pieces(self._width)
+        indices = tf.cast(self._indices, tf.int64)
+        if pieces > 1:
+            indices = tf.reshape(indices[:, tf.newaxis] * pieces + tf.range(pieces, dtype=tf.int64), [-1])
+        number = tf.size(indices, tf.int64)
+        total = tf.raw_ops.SparseTensorDenseMatMul(
+            a_indices=tf.stack([indices, tf.range(number)], axis=1),
+            a_values=tf.reshape(tf.broadcast_to(weights[:, tf.newaxis], [self._n, self._length() * pieces]), [-1]),
+            a_shape=tf.stack([tf.constant(self._vocabulary * pieces, tf.int64), number]),
+            b=tf.reshape(terms.keep(runs, weights), [positions * pieces, self._width // pieces]),
+        )
+        return tf.reshape(total, [self._vocabulary, self._width])
 
     def by_example(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Indices [n, positions] and values [n, positions, width]."""
@@ -164,14 +199,61 @@ class Lookup:
         return cls(first._n, first.shape, indices, values, None if None in known else sum(known))  # type: ignore[arg-type]
 
 
+class _Places:
+    """Which of the rows that examples look up are looked up by the same example again.
+
+    Most rows are looked up once, and adding up is slow: only what repeats is taken out and added up.
+
+    Args:
+      n: how many examples there are.
+      length: positions of each.
+      indices: [n * length].
+      vocabulary: rows of the table.
+    """
+
+    def __init__(self, n: tf.Tensor, length: tf.Tensor, indices: tf.Tensor, vocabulary: int):
+        self._n = n
+        indices = tf.reshape(tf.cast(indices, tf.int64), [n, length])
+        keys = tf.reshape(indices + vocabulary * tf.range(tf.cast(n, tf.int64))[:, tf.newaxis], [-1])
+        distinct, lookups, counts = tf.unique_with_counts(keys)
+        self._repeats = tf.gather(counts, lookups) > 1
+        self._positions = tf.where(self._repeats)[:, 0]
+        repeated, self._groups = tf.unique(tf.gather(lookups, self._positions))
+        keys = tf.gather(distinct, repeated)
+        self._examples, self.rows = keys // vocabulary, keys % vocabulary  # of what is added up
+
+    def add_up(self, values: tf.Tensor) -> tf.Tensor:
+        """The sums of the values [n * length, width] whose rows repeat, one for each of `rows`."""
+        return tf.math.unsorted_segment_sum(tf.gather(values, self._positions), self._groups, tf.size(self.rows))
+
+    def total(self, by_position: tf.Tensor, by_row: tf.Tensor) -> tf.Tensor:
+        """For each example, the sum over the positions whose rows do not repeat and over its `rows`."""
+        once = _sums_by_example(tf.where(self._repeats, 0.0, by_position), self._n)
+        return once + tf.math.unsorted_segment_sum(by_row, self._examples, self._n)
+
+
+def _pieces(width: int) -> int:
+    """Into how many rows each row is cut before rows are added up.
+
+    TensorFlow 2.21 adds up short rows in a sixth of the time, by another loop; in 2.15 long ones are as fast.
+    """
+    if _LONGEST is None or width <= _LONGEST:
+        return 1
+    return next(pieces for pieces in range(2, width + 1) if width % pieces == 0 and width // pieces <= _LONGEST)
+
+
+def _sums_by_example(values: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+    """The sum of everything in each example's part of the leading axis."""
+    floats = tf.size(values) // tf.maximum(n, 1)
+    return tf.reduce_sum(tf.reshape(values, [n, floats]), axis=1)
+
+
 def _inside(indices: tf.Tensor, values: tf.Tensor, vocabulary: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Without the rows that no table has: a sum by segments drops them, and here they would be another example's."""
     valid = (indices >= 0) & (indices < vocabulary)
-    return tf.cond(
-        tf.reduce_all(valid),
-        lambda: (indices, values),
-        lambda: (tf.where(valid, indices, 0), tf.where(valid[:, tf.newaxis], values, 0.0)),
-    )
+    # The indices by themselves: what is computed from them alone need not wait for the values.
+    inside = tf.cond(tf.reduce_all(valid), lambda: values, lambda: tf.where(valid[:, tf.newaxis], values, 0.0))
+    return tf.where(valid, indices, 0), inside
 
 
 def looked_up_for_all(n: tf.Tensor, shape: tf.TensorShape, indices: tf.Tensor, gradients: tf.Tensor) -> Lookup:

@@ -183,7 +183,7 @@ def _find_one(ctx: Context, gradient: Any, shape: tf.TensorShape) -> tuple[Found
         return _find(ctx, op.inputs[0], shape)
     if op.type == "Neg" and isinstance(label, Summed):
         found, rule = _find(ctx, op.inputs[0], shape)
-        return found._replace(term=terms.Negated(found.term)), rule
+        return found._replace(term=several.Negated(found.term)), rule
     if op.type == "Transpose" and isinstance(label, Summed):
         return _transposed(ctx, op)
     if op.type in _PLACES and isinstance(label, Summed):

@@ -118,8 +118,10 @@ class SumOfOuterProducts:
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         if terms.is_scalar(center) and terms.is_scalar(scale) and self._gram_is_cheaper():
             return self._gram(center, scale)
-        if self._plain and self._length is not None and self._length <= _FEW_ROWS:
+        if self._has_few_rows():
             return self._pairs(center, scale)
+        if self._keeps():
+            return self._kept(center, scale)
         inner, outer = self.shape
         flip = inner > outer  # batched products are faster with the longer side last
         if flip:
@@ -134,6 +136,40 @@ class SumOfOuterProducts:
         value = slices.map_examples(norms, self.arrays, self._n, floats)
         return SquaredNorms(value, value)
 
+    def _has_few_rows(self) -> bool:
+        return self._plain and self._length is not None and self._length <= _FEW_ROWS
+
+    def _keeps(self) -> bool:
+        """Whether all g_k may be in memory at a time: they are then formed once, for norms and weighted sum."""
+        small = self.shape[0] * self.shape[1] <= slices.MODEST * slices.floats_of(self.arrays)
+        return self._length is not None and small and not self._has_few_rows()
+
+    def _formed(self) -> terms.PerExample:
+        """All g_k, once; transposed where that is faster to form."""
+        inner, outer = self.shape
+        flip = inner > outer
+        size = inner * outer
+
+        def form(arrays: list[tf.Tensor]) -> tf.Tensor:
+            x, dy = self._make(arrays)
+            gradients = tf.matmul(dy, x, transpose_a=True) if flip else tf.matmul(x, dy, transpose_a=True)
+            return made.reshape(gradients, [made.extent(gradients, 0), size])
+
+        def make() -> terms.PerExample:
+            floats = (self._length or 1) * (inner + outer)
+            return terms.PerExample(slices.map_examples(form, self.arrays, self._n, floats, width=size), size)
+
+        return made.once(self._key, make)
+
+    @property
+    def _key(self) -> tuple:
+        return ("gradients", *(array.ref() for array in self.arrays), *self.shape)
+
+    def _kept(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        if self.shape[0] > self.shape[1]:
+            center, scale = (self._transpose(value) for value in (center, scale))
+        return self._formed().squared_norms(center, scale)
+
     def _transpose(self, value: tf.Tensor) -> tf.Tensor:
         return value if terms.is_scalar(value) else tf.transpose(made.reshape(value, self.shape))
 
@@ -141,8 +177,10 @@ class SumOfOuterProducts:
         if self._length is None:
             return False
         inner, outer = self.shape
-        # Forming g costs about as much as 8 more rows: it is written, squared and read again.
-        return self._length**2 * (inner + outer + 8) < (self._length + 8) * inner * outer
+        # Forming g costs about as much as 8 more rows: it is written, squared and read again. Where it is kept, it
+        # spares the product of the weighted sum, for another 8.
+        rows = 16 if self._keeps() else self._length + 8
+        return self._length**2 * (inner + outer + 8) < rows * inner * outer
 
     def _gram(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         inner, outer = self.shape
@@ -199,8 +237,10 @@ class SumOfOuterProducts:
         norms = terms.expanded(quadratic, linear, terms.constant_part(center, scale, size))
         return SquaredNorms(norms.value, norms.magnitude - quadratic + magnitude)
 
-    def divided(self, rows: tf.Tensor) -> SumOfOuterProducts:
-        """The term of g_ij / rows_i; for norms alone."""
+    def divided(self, rows: tf.Tensor) -> SumOfOuterProducts | None:
+        """The term of g_ij / rows_i, for norms alone; None where g is at hand."""
+        if self._keeps() and not self._gram_is_cheaper():
+            return None
         if self._plain:
             return of_arrays(self._n, self.arrays[0] / rows, self.arrays[1], self._length)
 
@@ -217,7 +257,11 @@ class SumOfOuterProducts:
         return self._plain and self.shape == shape
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
-        return self._total(weights)
+        formed = made.known(self._key)
+        if formed is None:
+            return self._total(weights)
+        total = formed.weighted_sum(weights)
+        return tf.transpose(made.reshape(total, self.shape[::-1])) if self.shape[0] > self.shape[1] else total
 
     def examples(self) -> Examples:
         inner, outer = self.shape

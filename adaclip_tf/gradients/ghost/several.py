@@ -1,4 +1,4 @@
-"""Variables that are used more than once: shared layers, tied tables, unrolled loops.
+"""Variables that are used more than once, or with another sign: shared layers, tied tables, unrolled loops.
 
 A microbatch's gradient is the sum of what each use adds to it. Terms of one kind join to one longer term, exactly: sums
 of outer products to a sum over all their rows, look-ups to one of all positions. A table that is looked up and
@@ -38,6 +38,23 @@ def join(n: tf.Tensor, parts: Sequence[Term]) -> Term:
         if isinstance(lookup, Lookup) and isinstance(product, SumOfOuterProducts) and product.is_plain(lookup.shape):
             return LookedUpAndMultiplied(n, lookup, product)
     return Several(n, joined)
+
+
+class Negated:
+    """The negative of another term."""
+
+    def __init__(self, term: Term):
+        self._term = term
+
+    def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        return self._term.squared_norms(-center, scale)
+
+    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
+        return -self._term.weighted_sum(weights)
+
+    def examples(self) -> Examples:
+        inner = self._term.examples()
+        return inner._replace(make=lambda arrays: -inner.make(arrays))
 
 
 def _same_transpose(first: Transposed, other: Term) -> bool:

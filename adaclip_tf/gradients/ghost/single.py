@@ -19,12 +19,15 @@ def squared_norms(x: tf.Tensor, dy: tf.Tensor, center: tf.Tensor, scale: tf.Tens
     contracted first over the longer of I and J. Squares may underflow where the other factor is large, so the
     most they can be short of is added.
     """
-    xx, yy = terms.squares_of(x), terms.squares_of(dy)
     shape = [x.shape[1], dy.shape[1]]
     size = shape[0] * shape[1]
     center, scale = (value if terms.is_scalar(value) else made.reshape(value, shape) for value in (center, scale))
     p = tf.square(tf.math.reciprocal(scale))
-    quadratic, sum_of_squares = weighted_squares(xx, p, yy)
+    if terms.is_scalar(p):
+        lengths = terms.squared_lengths(x), terms.squared_lengths(dy)
+        quadratic, sum_of_squares = lengths[0] * lengths[1] * p, lengths[0] + lengths[1]
+    else:
+        quadratic, sum_of_squares = weighted_squares(terms.squares_of(x), p, terms.squares_of(dy))
     total_p = tf.reduce_sum(p) * (float(size) if terms.is_scalar(p) else 1.0)
     quadratic += terms.TINY * (total_p + float(sum(shape))) * sum_of_squares
     if terms.is_zero(center):

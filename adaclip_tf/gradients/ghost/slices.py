@@ -12,7 +12,7 @@ from adaclip_tf.gradients.ghost import terms
 # Bytes that one layer's per-example gradients may take at a time.
 BUDGET = 64 * 2**20
 # Up to this multiple of the activations they are computed from, no slices are made.
-_MODEST = 4
+MODEST = 4
 
 
 def map_examples(
@@ -31,7 +31,7 @@ def map_examples(
     """
     length = max(1, BUDGET // (4 * max(1, floats_per_example)))
     static = tf.get_static_value(n)
-    if (static is not None and static <= length) or floats_per_example <= _MODEST * _floats(arrays):
+    if (static is not None and static <= length) or floats_per_example <= MODEST * floats_of(arrays):
         return function(list(arrays))
     length = tf.minimum(length, n)
     rest = [] if width is None else [width]
@@ -85,7 +85,7 @@ def sum_row_norms(examples: terms.Examples, weights: tf.Tensor, width: int, size
     return total
 
 
-def _floats(arrays: Sequence[tf.Tensor]) -> int:
+def floats_of(arrays: Sequence[tf.Tensor]) -> int:
     """The size of one example's part of `arrays`, which are in memory anyway; 0 if not known."""
     sizes = [array.shape[1:].num_elements() for array in arrays]
     return 0 if None in sizes else sum(sizes)

@@ -182,7 +182,10 @@ class Bias(PerExample):
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         if is_scalar(scale):
-            return super().squared_norms(center, scale)
+            if not is_zero(center):
+                return super().squared_norms(center, scale)
+            value = _over_square(squared_lengths(self._dy), scale, self._size)
+            return SquaredNorms(value, value)
         centered, scale = is_zero(center), made.reshape(scale, [self._size])
         center = tf.broadcast_to(center, [self._size]) if is_scalar(center) else made.reshape(center, [self._size])
         p = tf.square(tf.math.reciprocal(scale))
@@ -223,23 +226,6 @@ class Transposed:
         return inner._replace(make=make, floats=2 * inner.floats)
 
 
-class Negated:
-    """The negative of another term."""
-
-    def __init__(self, term: Term):
-        self._term = term
-
-    def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        return self._term.squared_norms(-center, scale)
-
-    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
-        return -self._term.weighted_sum(weights)
-
-    def examples(self) -> Examples:
-        inner = self._term.examples()
-        return inner._replace(make=lambda arrays: -inner.make(arrays))
-
-
 def _transpose(tensor: tf.Tensor, permutation: list[int]) -> tf.Tensor:
     """`tf.transpose`; nothing where no axis moves."""
     if permutation == sorted(permutation):
@@ -272,12 +258,19 @@ def direct_norms(gradients: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> t
     """sum_i (g_ki - a_i)^2 p_i from the per-example gradients themselves, [s, ...] to [s]."""
     size = gradients.shape[1:].num_elements()
     flat = gradients if gradients.shape.rank == 2 else made.reshape(gradients, [made.extent(gradients, 0), size])
+    if is_zero(center) and is_scalar(scale):
+        return _over_square(squared_lengths(flat), scale, size)
     if not is_scalar(center):
         center = made.reshape(center, [1, size])
-    squares = tf.math.squared_difference(flat, center)
+    squares = tf.square(flat) if is_zero(center) else tf.math.squared_difference(flat, center)
     if is_scalar(scale):
         return row_sums(squares) / tf.square(scale)
     return _times(squares, tf.square(tf.math.reciprocal(scale)))
+
+
+def _over_square(squares: tf.Tensor, scale: tf.Tensor, size: int) -> tf.Tensor:
+    """Sums of `size` squares over b^2: each may be short of TINY by underflow, at most."""
+    return (squares + made.constant(TINY * size, tf.float32)) / tf.square(scale)
 
 
 def _times(matrix: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
@@ -289,6 +282,17 @@ def row_sums(matrix: tf.Tensor) -> tf.Tensor:
     """Over the last of two axes; once for the same matrix."""
     key = ("row sums", matrix.ref())
     return made.once(key, lambda: tf.raw_ops.Sum(input=matrix, axis=made.constant([1])))
+
+
+def squared_lengths(matrix: tf.Tensor) -> tf.Tensor:
+    """The sums of squares over the last of two axes, in one pass; once for the same matrix."""
+
+    def make() -> tf.Tensor:
+        if made.in_xla():  # which has no such op
+            return row_sums(squares_of(matrix))
+        return tf.square(tf.raw_ops.EuclideanNorm(input=matrix, axis=made.constant([1])))
+
+    return made.once(("squared lengths", matrix.ref()), make)
 
 
 def squares_of(tensor: tf.Tensor) -> tf.Tensor:

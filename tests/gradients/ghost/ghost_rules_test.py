@@ -104,7 +104,7 @@ def test_an_eager_forward_pass(rng):
 def test_xla_gives_the_same(in_slices, rng, monkeypatch):
     if in_slices:
         monkeypatch.setattr(slices, "BUDGET", 3000)
-        monkeypatch.setattr(slices, "_MODEST", 0)
+        monkeypatch.setattr(slices, "MODEST", 0)
     model = tf.keras.Sequential(
         [tf.keras.Input([6, 6, 1]), layers.Conv2D(2, 3), layers.Reshape([8, 4]), layers.Dense(3), layers.Flatten()]
     )
@@ -119,7 +119,7 @@ def test_xla_gives_the_same(in_slices, rng, monkeypatch):
 @pytest.mark.parametrize("budget", [1, 3000, 10**9])
 def test_slices_cover_every_example(budget, rng, monkeypatch):
     monkeypatch.setattr(slices, "BUDGET", budget)
-    monkeypatch.setattr(slices, "_MODEST", 0)
+    monkeypatch.setattr(slices, "MODEST", 0)
     model = tf.keras.Sequential(
         [
             tf.keras.Input([5, 5, 1]),

@@ -1,0 +1,70 @@
+"""Gradients of single examples that are formed once, for norms and sum."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from adaclip_tf.gradients.ghost import products, slices, terms
+
+N, ROWS = 4, 12
+
+
+def sum_of_products(rng, inner, outer, total):
+    x, dy = (rng.normal(size=[N, ROWS, width]).astype(np.float32) for width in (inner, outer))
+    x[1, 0, 0] = np.nan
+    term = products.SumOfOuterProducts(
+        n=tf.constant(N),
+        arrays=[tf.constant(x), tf.constant(dy)],
+        make=lambda arrays: (arrays[0], arrays[1]),
+        shape=(inner, outer),
+        length=ROWS,
+        total=total,
+    )
+    return term, np.einsum("nti,ntj->nij", x.astype(np.float64), dy.astype(np.float64))
+
+
+@pytest.mark.parametrize("in_slices", [False, True])
+@pytest.mark.parametrize("inner, outer", [(5, 8), (8, 5)])
+def test_gradients_that_are_small_are_formed_once(inner, outer, in_slices, rng, monkeypatch):
+    """The ordinary product of the sum is not asked for. One example has a NaN, and is left out by its weight of 0."""
+
+    def total(weights):
+        raise AssertionError("formed again")
+
+    term, g = sum_of_products(rng, inner, outer, total)
+    if in_slices:
+        monkeypatch.setattr(slices, "BUDGET", 4 * ROWS * (inner + outer) * 3)
+    center, scale = rng.normal(size=[inner, outer]), rng.uniform(0.5, 2.0, size=[inner, outer])
+    weights = np.array([0.5, 0.0, 1.0, 0.25], np.float32)
+
+    @tf.function
+    def both(center, scale):
+        return term.squared_norms(center, scale).value, term.weighted_sum(tf.constant(weights))
+
+    norms, result = both(tf.constant(center, tf.float32), tf.constant(scale, tf.float32))
+    expected = np.square((g - center) / scale).sum((1, 2))
+    assert np.isnan(norms[1])
+    np.testing.assert_allclose(np.delete(norms, 1), np.delete(expected, 1), rtol=1e-4)
+    np.testing.assert_allclose(
+        tf.reshape(result, [inner, outer]), np.tensordot(weights, np.nan_to_num(g), 1), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_gradients_that_are_large_are_not_kept(rng):
+    """100 by 100 for 12 rows of 200: more than four times what they are made of."""
+    term, _ = sum_of_products(rng, 100, 100, lambda weights: tf.constant(7.0))
+
+    @tf.function
+    def both():
+        return term.squared_norms(tf.constant(0.0), tf.ones([100, 100])).value, term.weighted_sum(tf.ones([N]))
+
+    assert both()[1] == 7.0
+
+
+@pytest.mark.parametrize("size, scale", [(1e-20, 1e-19), (1e-19, 1e-18), (1.0, 1e-3)])
+def test_underflow_never_makes_the_norm_of_a_formed_gradient_too_small(size, scale, rng):
+    g = (size * rng.normal(size=[N, 50])).astype(np.float32)
+    for term in (terms.PerExample(tf.constant(g)), terms.Bias(tf.constant(g))):
+        value = term.squared_norms(tf.constant(0.0), tf.constant(scale)).value.numpy()
+        expected = np.square(g.astype(np.float64) / scale).sum(1)
+        assert np.all(~np.isfinite(value) | (value >= expected * (1 - 1e-5)))
