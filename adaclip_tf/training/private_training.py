@@ -143,7 +143,9 @@ class PrivateTraining:
 
         They share their weights. It is for predicting and saving; without `scale_targets` it is `model` itself.
         """
-        return self.model if self.targets is None else scaled_data.predictor(self.model, self.targets)
+        if self.targets is None:
+            return self.model
+        return scaled_data.predictor(self.model, self.targets, self.batches.element_spec[0])
 
     def statement(self) -> str:
         """The privacy statement: of what was trained up to now, or of the plan before the first step."""

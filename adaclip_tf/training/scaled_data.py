@@ -82,10 +82,19 @@ class _Source:
         return self._row(*self._source[index])
 
 
-def predictor(model: Any, scaling: PrivateTargetScaling) -> Any:
-    """`model` with a fixed layer on top that gives targets in their own units. Shares the model's weights."""
+def predictor(model: Any, scaling: PrivateTargetScaling, spec: Any) -> Any:
+    """`model` with a fixed layer on top that gives targets in their own units. Shares the model's weights.
+
+    Args:
+      spec: of the model's inputs, as `element_spec` has it.
+    """
     mean, std = _numbers(scaling)
-    return tf.keras.Sequential([model, tf.keras.layers.Rescaling(std, offset=mean)])
+    units = tf.keras.layers.Rescaling(std, offset=mean, dtype="float32")
+    if getattr(model, "inputs", None):
+        return tf.keras.Model(model.inputs, units(model.outputs[0]))
+    both = tf.keras.Sequential([model, units])
+    both(tf.nest.map_structure(lambda part: tf.zeros([1, *part.shape[1:]], part.dtype), spec))  # builds it
+    return both
 
 
 def _numbers(scaling: PrivateTargetScaling) -> tuple[Any, Any]:

@@ -40,18 +40,18 @@ class Change:
     Attributes:
       about: in words.
       settings: constants of the method.
-      floor: which rows are raised: "median" (all below it), "none", or "rare": as if each had the median share of
+      floor: which rows are raised: "median" (all below so much of it), or "rare": as if each had the median share of
         examples in which it is not 0, where it has less.
+      part: of the median, to which rows are raised.
       squares: how shares are known: "known" without noise, or "asked" in one more round, from sums of squares.
-      rate: factor of the learning rate; `rate_regression` for squared loss alone, `rate_noisy` where noise sets it.
+      rate_noisy: factor of the learning rate where noise sets it.
     """
 
     about: str
     settings: Method = DEFAULT
     floor: str = "median"
+    part: float = 1.0
     squares: str = "asked"
-    rate: float = 1.0
-    rate_regression: float = 1.0
     rate_noisy: float = 1.0
 
 
@@ -61,14 +61,16 @@ def _with(**values: Any) -> Method:
 
 CHANGES = {
     "default": Change("the default"),
-    "no_floor": Change("no row is raised", floor="none"),
+    "no_floor": Change("no row is raised", part=0.0),
+    "floor_half": Change("rows are raised to half of the median", part=0.5),
+    "floor_quarter": Change("rows are raised to a quarter of the median", part=0.25),
+    "floor_tenth": Change("rows are raised to a tenth of the median", part=0.1),
     "rare_known": Change("rare rows alone are raised, by shares that are known", floor="rare", squares="known"),
     "rare_asked": Change("rare rows alone are raised, by sums and sums of squares with noise", floor="rare"),
-    "power_half": Change("no row is raised, power 1/2", _with(power=0.5), floor="none"),
+    "power_half": Change("no row is raised, power 1/2", _with(power=0.5), part=0.0),
     "rate_07": Change("learning rate times 0.7 where noise sets it", rate_noisy=0.7),
     "rate_05": Change("learning rate times 0.5 where noise sets it", rate_noisy=0.5),
     "rate_035": Change("learning rate times 0.35 where noise sets it", rate_noisy=0.35),
-    "regression_05": Change("learning rate times 0.5 for squared loss", rate_regression=0.5),
     "clip_half": Change("half of the clip where noise rules", _with(multiplier=0.1, least_multiplier=0.05)),
     "clip_tenth": Change("a tenth of the clip: directions alone", _with(multiplier=0.02, least_multiplier=0.01)),
     "fewer_questions": Change("6 counts in each search and 2 rounds", _with(counts=6, rounds=2, share=0.02)),
@@ -127,8 +129,7 @@ def _plan(problem: Problem, examples: int, classes: int, change: Change) -> plan
 def _rate(problem: Problem, plan: planning.Plan, change: Change, classes: int) -> float:
     by_class = change.settings.rate_per_class * max(classes, 2)
     noisy = change.settings.learning_rate(plan.noise_alone, problem.batch_size, plan.steps, classes, 1) < by_class
-    factor = change.rate * (change.rate_noisy if noisy else 1.0)
-    return plan.learning_rate * factor * (change.rate_regression if problem.kind == "linear" else 1.0)
+    return plan.learning_rate * (change.rate_noisy if noisy else 1.0)
 
 
 class _Warmup:
@@ -195,20 +196,21 @@ class _Warmup:
         cut = lambda arrays: [part for array in arrays for part in (array[:-1], array[-1:])]  # noqa: E731
         widths = [width for _, dy in self._pairs for width in (dy.shape[1], dy.shape[1])]
         arguments = (self._plan.rows_noise, self._change.settings.power)
-        if self._change.floor == "median":
+        if self._change.floor == "median" and self._change.part == 1.0:
             found = estimate.next_shapes(clip, cut(shapes), cut(noised), widths, *arguments)
             new, clip = found.shapes, found.clip
         else:
-            clip, new = _next_shapes(clip, cut(shapes), cut(noised), widths, *arguments, shares and cut(shares))
+            cuts = (cut(shapes), cut(noised), widths)
+            clip, new = _next_shapes(clip, *cuts, *arguments, shares and cut(shares), self._change)
         return clip, [np.concatenate(new[index : index + 2]) for index in range(0, len(new), 2)]
 
 
-def _next_shapes(clip, shapes, noised, widths, noise, power, shares):
+def _next_shapes(clip, shapes, noised, widths, noise, power, shares, change):
     """`estimate.next_shapes` without help for what is not seen, which none of the problems needs."""
     believed = [estimate.shrunk(m * h, noise * h) for m, h in zip(noised, shapes)]
     largest = max(float(m.max()) for m in believed)
     believed = [np.maximum(m, 1e-12 * largest) for m in believed]
-    raised = believed
+    raised = [np.maximum(m, change.part * np.median(m)) for m in believed] if change.floor == "median" else believed
     if shares is not None:
         raised = [m * np.maximum(1.0, np.median(s) / s) for m, s in zip(believed, shares)]
     new = [(m / math.sqrt(width)) ** power for m, width in zip(raised, widths)]

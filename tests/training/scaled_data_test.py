@@ -70,6 +70,40 @@ def test_it_learns_dollars_and_predicts_them(trained):
         made.fit()
 
 
+class Line(tf.keras.Model):
+    """A model without known inputs."""
+
+    def __init__(self, **arguments):
+        super().__init__(**arguments)
+        self.dense = layers.Dense(1)
+
+    def call(self, inputs):
+        return self.dense(inputs)
+
+
+def two_inputs():
+    inputs = {name: tf.keras.Input([2], name=name) for name in "ab"}
+    return tf.keras.Model(inputs, layers.Dense(1)(layers.Concatenate()([inputs["a"], inputs["b"]])))
+
+
+@pytest.mark.parametrize("kind", ["sequential", "subclassed", "two inputs"])
+def test_a_predictor_of_any_model_can_be_saved(kind, tmp_path):
+    x, _ = data(num_examples=20)
+    model = {"sequential": lambda: tf.keras.Sequential([layers.Dense(1)]), "subclassed": Line, "two inputs": two_inputs}
+    made, x = model[kind](), {"a": x[:, :2], "b": x[:, 2:]} if kind == "two inputs" else x
+    spec = tf.nest.map_structure(lambda part: tf.TensorSpec([None, *part.shape[1:]]), x)
+    scaling = PrivateTargetScaling.from_notes(
+        {"mean": [1990.0], "std": [5.0], "noise_multiplier": 9.0, "fits": 1, "name": "targets-x"}
+    )
+    made(x)
+    predictor = scaled_data.predictor(made, scaling, spec)
+    expected = 1990.0 + 5.0 * made.predict(x, verbose=0)
+    np.testing.assert_allclose(predictor.predict(x, verbose=0), expected, rtol=1e-5)
+    predictor.save(tmp_path / "years.keras")
+    again = tf.keras.models.load_model(tmp_path / "years.keras", custom_objects={"Line": Line})
+    np.testing.assert_allclose(again.predict(x, verbose=0), expected, rtol=1e-5)
+
+
 def test_without_it_nothing_is_learnt():
     made = make(scale_targets=False)
     made.fit(verbose=0)
