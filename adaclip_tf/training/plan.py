@@ -16,7 +16,7 @@ from typing import Any
 import dp_accounting
 
 from adaclip_tf._internal import validate
-from adaclip_tf.data import targets
+from adaclip_tf.data import target_questions
 from adaclip_tf.privacy import calibration, events
 from adaclip_tf.privacy.epsilon import epsilon_of
 from adaclip_tf.privacy.mechanism import Mechanism
@@ -149,7 +149,7 @@ def make_plan(
 
 def _noise_of_targets(of_training: float, num_examples: int, columns: int) -> float:
     """z_y, from z0 / (q sqrt T)."""
-    noise = targets.noise_for(of_training / math.sqrt(_TARGETS), num_examples, columns)
+    noise = target_questions.noise_for(of_training / math.sqrt(_TARGETS), num_examples, columns)
     if noise * math.sqrt(_MOST_TARGETS) < of_training:
         raise ValueError(
             f"`scale_targets`: to see mean and deviation of {columns} target(s) in {num_examples:,} examples would "

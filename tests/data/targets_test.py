@@ -15,16 +15,16 @@ import tensorflow as tf
 from hypothesis import strategies as st
 
 import adaclip_tf
-from adaclip_tf.data import targets
+from adaclip_tf.data import target_questions as questions
 from adaclip_tf.data.targets import PrivateTargetScaling
 
 ANY_FLOAT = st.floats(allow_nan=True, allow_infinity=True, width=64)
 CENTERS = st.floats(-1e30, 1e30)
 RADII = st.floats(2.0**-90, 2.0**90)
 QUESTIONS = {  # each with the most that one example may move its answer, for one column
-    "count_within": (targets.count_within, 0.5),
-    "count_up_to": (lambda y, c, r: targets.count_up_to(y, c), 0.5),
-    "moments": (targets.moments, math.sqrt(5.0 / 4.0)),
+    "count_within": (questions.count_within, 0.5),
+    "count_up_to": (lambda y, c, r: questions.count_up_to(y, c), 0.5),
+    "moments": (questions.moments, math.sqrt(5.0 / 4.0)),
 }
 
 
@@ -61,14 +61,14 @@ def test_the_sensitivity_is_reached(question, target):
 def asked(monkeypatch, y, noise_multiplier, seed):
     """Every answer that leaves the data in a fit: what it was, and the noise on it."""
     seen = []
-    real = targets._Asked._noised
+    real = questions.Asked._noised
 
     def noised(self, answer, moves):
         released = real(self, answer, moves)
         seen.append((np.array(answer), released - answer))
         return released
 
-    monkeypatch.setattr(targets._Asked, "_noised", noised)
+    monkeypatch.setattr(questions.Asked, "_noised", noised)
     scaling(noise_multiplier, seed=seed).fit(y)
     return seen
 
@@ -217,7 +217,7 @@ def test_columns_are_scaled_one_by_one(rng):
 
 def test_noise_has_the_columns_share():
     """Four columns that are alike are asked with twice the noise of one."""
-    deviations = [targets._Asked(np.zeros([100, k]), 1.0, np.random.default_rng(0))._deviation(0.5) for k in (1, 4)]
+    deviations = [questions.Asked(np.zeros([100, k]), 1.0, np.random.default_rng(0))._deviation(0.5) for k in (1, 4)]
     assert deviations[1] == 2.0 * deviations[0]
 
 
@@ -248,12 +248,12 @@ def test_kinds_of_arrays(kind):
 
 def test_the_noise_for_a_number_of_examples():
     """Few examples: what lets a fit be tried at all; many: no more accuracy than is of use."""
-    assert targets.noise_for(40.0, 1000, 1) == 40.0
-    few = targets.noise_for(40.0, 200, 2)
+    assert questions.noise_for(40.0, 1000, 1) == 40.0
+    few = questions.noise_for(40.0, 200, 2)
     scaling(few).fit(np.random.default_rng(0).normal(size=[200, 2]) + 3.0)
-    with pytest.raises(ValueError, match=f"use at most {targets.most_noise(200, 2):.3g}"):
+    with pytest.raises(ValueError, match=f"use at most {questions.most_noise(200, 2):.3g}"):
         scaling(1.02 * few).fit(np.ones([200, 2]))
-    assert targets.noise_for(1.0, 10**6, 1) > 1000.0
+    assert questions.noise_for(1.0, 10**6, 1) > 1000.0
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -167,7 +167,7 @@ MISTAKES = (
     Mutation(
         "scales are written down after they were asked",
         "training/make_private.py",
-        "        _write_down(book, scales)  # before it is spent\n",
+        "        _write_down(book, scales)\n",
         "",
         ("tests/training/make_private_test.py::test_scales_are_written_down_before_they_are_asked",),
     ),

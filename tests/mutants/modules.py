@@ -53,6 +53,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "core/scales.py": ("tests/core/scales_test.py", "tests/core/rules_test.py", "tests/optimizers/scaled_test.py"),
     "optimizers/scaled.py": ("tests/optimizers/scaled_test.py",),
     "data/fits.py": ("tests/data/fits_test.py", "tests/data/pca_test.py"),
+    "data/target_questions.py": ("tests/data/targets_test.py",),
     "data/targets.py": ("tests/data/targets_test.py",),
     "training/scaled_data.py": ("tests/training/scaled_data_test.py",),
     "scales/method.py": ("tests/scales/method_test.py", "tests/scales/private_scales_test.py"),

@@ -5,7 +5,7 @@ import dataclasses
 import dp_accounting
 import pytest
 
-from adaclip_tf.data import targets
+from adaclip_tf.data import target_questions
 from adaclip_tf.privacy.calibration import noise_multiplier
 from adaclip_tf.scales.method import DEFAULT
 from adaclip_tf.training import plan as planning
@@ -65,7 +65,7 @@ def test_targets_are_within_the_target_too():
     assert plan.noise_alone == make().noise_alone
     assert plan.noise_multiplier > make().noise_multiplier
     few = make(target_columns=1, num_examples=700, batch_size=64, target_epsilon=0.5)
-    assert few.targets_noise == targets.most_noise(700, 1)
+    assert few.targets_noise == target_questions.most_noise(700, 1)
     with pytest.raises(ValueError, match=r"`scale_targets`: .* of the squared budget"):
         make(target_columns=3, num_examples=300, batch_size=32, target_epsilon=0.3)
 
