@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # editors and type checkers see the names; `_HOME` is what ha
     from adaclip_tf.auditing.audit import audit
     from adaclip_tf.data.pca import PrivatePCA
     from adaclip_tf.data.sampling import distributed_poisson_batches, poisson_batches
+    from adaclip_tf.data.targets import PrivateTargetScaling
     from adaclip_tf.optimizers.adaclip import DPAdaClipSGD
     from adaclip_tf.optimizers.adaclip_any import DPAdaClip
     from adaclip_tf.optimizers.check_model import check_model
@@ -73,6 +74,7 @@ _HOME = {
     "PrivateChoice": "privacy.choice",
     "PrivatePCA": "data.pca",
     "PrivateScales": "scales.private_scales",
+    "PrivateTargetScaling": "data.targets",
     "release": "releasing.release",
     "split_budget": "privacy.calibration",
     "training_event": "privacy.events",
@@ -97,6 +99,7 @@ __all__ = [
     "PrivateChoice",
     "PrivatePCA",
     "PrivateScales",
+    "PrivateTargetScaling",
     "audit",
     "check_model",
     "check_release",

@@ -30,13 +30,12 @@ Edge cases.
 from __future__ import annotations
 
 import os
-import uuid
 from typing import Any
 
 import numpy as np
 
 from adaclip_tf._internal import files, validate
-from adaclip_tf.privacy import events
+from adaclip_tf.data.fits import Fits
 
 _CHUNK_ELEMENTS = 4_000_000  # rows are read in pieces of 32 MB, so that memory maps stay on disk
 
@@ -64,21 +63,24 @@ class PrivatePCA:
 
     def __init__(self, *, num_components: int, noise_multiplier: float, seed: int | None = None):
         self.num_components = validate.positive_integer("num_components", num_components)
-        self._noise_multiplier = validate.noise_multiplier("noise_multiplier", noise_multiplier)
-        self._seed = validate.seed("seed", seed)
-        self._fits, self.name = 0, f"pca-{uuid.uuid4().hex}"
+        self._fits = Fits("pca", noise_multiplier, seed)
         self.components_: np.ndarray | None = None
         self.eigenvalues_: np.ndarray | None = None
 
     @property
     def noise_multiplier(self) -> float:
         """Standard deviation of the noise over the sensitivity. It can't be changed: what was fitted had it."""
-        return self._noise_multiplier
+        return self._fits.noise_multiplier
+
+    @property
+    def name(self) -> str:
+        """See above; another one from the second fit on (`data.fits`)."""
+        return self._fits.name
 
     @property
     def event(self) -> Any:
         """The `dp_accounting` event of all that was fitted so far; before the first `fit`, of one."""
-        return events.named(events.gaussian_event(self.noise_multiplier, max(1, self._fits)), self.name)
+        return self._fits.event((self.noise_multiplier, 1))
 
     def fit(self, x: Any) -> PrivatePCA:
         """Learns the components from the rows of `x`: numpy, a memory map or a tensor. Every call is paid for."""
@@ -88,8 +90,8 @@ class PrivatePCA:
             raise ValueError(
                 f"`num_components` must be at most the {dimensions} columns of `x`; got {self.num_components}."
             )
-        self._fits += 1
-        noised = second_moments(x) + symmetric_noise(self._generator(), dimensions, self.noise_multiplier)
+        generator = self._fits.begin()  # from here on the data is looked at
+        noised = second_moments(x) + symmetric_noise(generator, dimensions, self.noise_multiplier)
         values, vectors = np.linalg.eigh(noised)  # ascending
         components = vectors.T[::-1][: self.num_components]
         # The sign of an eigenvector is arbitrary: make the entry that is largest in size positive.
@@ -98,11 +100,6 @@ class PrivatePCA:
         self.components_ = components * signs[:, None]
         self.eigenvalues_ = values[::-1][: self.num_components]
         return self
-
-    def _generator(self) -> np.random.Generator:
-        """A new one for every fit: a forked process or a copy that shared one would repeat the noise."""
-        spawned = np.random.SeedSequence(self._seed, spawn_key=(self._fits,))
-        return np.random.Generator(np.random.Philox(spawned))
 
     def transform(self, x: Any) -> np.ndarray:
         """Projects the rows of `x`, as they are (neither centred nor scaled), onto the components."""
@@ -129,7 +126,7 @@ class PrivatePCA:
                 components=self.components_,
                 eigenvalues=self.eigenvalues_,
                 noise_multiplier=self.noise_multiplier,
-                fits=self._fits,
+                fits=self._fits.count,
                 name=self.name,
             )
 
@@ -154,7 +151,7 @@ class PrivatePCA:
             raise ValueError("components that are not finite")
         pca = cls(num_components=len(components), noise_multiplier=float(noise_multiplier))
         pca.components_, pca.eigenvalues_ = components, eigenvalues
-        pca._fits, pca.name = validate.positive_integer("fits", fits.item()), str(name)
+        pca._fits.restore(fits.item(), name)
         return pca
 
 

@@ -49,7 +49,7 @@ example may occur in it twice: one Poisson draw cut into parts, or parts of one 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attr
@@ -76,6 +76,11 @@ class NamedEvent(dp_accounting.ComposedDpEvent):
 def named(event: dp_accounting.DpEvent, name: str) -> NamedEvent:
     """`event`, as the one of the object with this name."""
     return NamedEvent([event], name)  # type: ignore[call-arg, arg-type]  # dp_accounting has no types
+
+
+def composed(parts: Sequence[dp_accounting.DpEvent]) -> dp_accounting.DpEvent:
+    """All of them; where it is one, itself."""
+    return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(list(parts))
 
 
 def gaussian_event(noise_multiplier: float, count: int = 1) -> dp_accounting.DpEvent:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from adaclip_tf._internal import signatures, validate
 from adaclip_tf.data import sampling
+from adaclip_tf.data.targets import PrivateTargetScaling
 from adaclip_tf.optimizers import replicas
 from adaclip_tf.optimizers.adaclip import DPAdaClipSGD
 from adaclip_tf.optimizers.check_model import check_model
@@ -20,6 +21,7 @@ from adaclip_tf.privacy.ledger import Ledger
 from adaclip_tf.scales import method
 from adaclip_tf.scales.private_scales import SLICE, PrivateScales
 from adaclip_tf.training import plan as planning
+from adaclip_tf.training import scaled_data
 from adaclip_tf.training.private_training import PrivateTraining
 
 
@@ -41,6 +43,7 @@ def make_private(
     metrics: Any = None,
     classes: int | None = None,
     learning_rate: float | None = None,
+    scale_targets: bool = False,
     accountant: str = "rdp",
     ledger: str | os.PathLike[str] | None = None,
     remember: str | os.PathLike[str] | None = None,
@@ -75,6 +78,9 @@ def make_private(
       classes: K; None takes it from the loss and the model's output, 2 for all but categorical losses.
       learning_rate: that of the first step; None for the method's. One that was tuned on this data costs privacy that
         is not counted here (`PrivateChoice`).
+      scale_targets: for regression on targets in units of their own, such as dollars: asks for their mean and deviation
+        with noise (`PrivateTargetScaling`), within the target, and trains on deviations from the mean. `.predict` of
+        what is returned, and `.predictor()`, are in the targets' units again; the model itself is not.
       accountant: "rdp" or "pld".
       ledger: a file that remembers what was spent on this data (`Ledger`). The target is then for all of it.
       remember: a file for the scales and the plan. Where it is there, they are taken from it and nothing is asked
@@ -101,6 +107,7 @@ def make_private(
     batches = sampling.poisson_batches(data, expected_batch_size=batch_size, num_examples=num_examples, seed=seed)
     example = tf.nest.map_structure(tf.convert_to_tensor, load(np.array([0])))
     _check(model, loss, example, ledger)
+    columns = scaled_data.columns(example, _names(loss)) if validate.boolean("scale_targets", scale_targets) else 0
     wanted: dict[str, Any] = {
         "num_examples": n,
         "batch_size": batch_size,
@@ -112,13 +119,16 @@ def make_private(
     book = None if ledger is None else Ledger(ledger)
     compiled = {"loss": loss, **(compile_arguments or {})}
     if remember is not None and os.path.exists(remember):
-        scales, plan = _remembered(remember, wanted)
-        _write_down(book, scales)
+        scales, plan, targets = _remembered(remember, wanted, columns)
+        _write_down(book, targets, scales)
+        data = scaled_data.scaled(data, targets)
     else:
         spent = None if book is None or not any(book.read()) else book.event()
         found = classes_of(model, loss, example) if classes is None else validate.positive_integer("classes", classes)
         kernels = sum(len(variable.shape) > 1 for variable in model.trainable_variables)
-        plan = planning.make_plan(**wanted, classes=found, kernels=kernels, before=spent, settings=settings)
+        plan = planning.make_plan(
+            **wanted, classes=found, kernels=kernels, before=spent, settings=settings, target_columns=columns
+        )
         if learning_rate is not None:
             plan = dataclasses.replace(plan, learning_rate=learning_rate)
         scales = PrivateScales(
@@ -130,13 +140,21 @@ def make_private(
         )
         with replicas.scope(model.distribute_strategy):
             model.compile(**compiled)
-        _write_down(book, scales)  # before it is spent
+        targets = None
+        if plan.targets_noise is not None:
+            targets = PrivateTargetScaling(noise_multiplier=plan.targets_noise, seed=seed)
+            _write_down(book, targets)  # before it is spent
+            targets.fit(scaled_data.targets(load, n, slice_size))
+            data = scaled_data.scaled(data, targets)
+        _write_down(book, scales)
         # A loss by itself can be asked for under a strategy of Keras 2, too.
         alone = loss if isinstance(loss, tf.keras.losses.Loss) and not compile_arguments else None
         scales.fit(model, alone, data, num_examples=num_examples, slice_size=slice_size)
-        scales.notes = plan.notes()
+        scales.notes = {**plan.notes(), **({} if targets is None else {"targets": targets.notes()})}
         if remember is not None:
             scales.save(remember)
+    if targets is not None:
+        batches = sampling.poisson_batches(data, expected_batch_size=batch_size, num_examples=num_examples, seed=seed)
     with replicas.scope(model.distribute_strategy):
         optimizer = DPAdaClipSGD(
             tf.keras.optimizers.schedules.PolynomialDecay(
@@ -156,9 +174,9 @@ def make_private(
         target_epsilon=target_epsilon,
         accountant=accountant,
         statement_path=statement_path,
-        **({"other_event": scales.event} if ledger is None else {"ledger": ledger}),
+        **({"other_event": scaled_data.asked_event(scales, targets)} if ledger is None else {"ledger": ledger}),
     )
-    made = PrivateTraining(model, batches, budget, scales, plan, ", ".join(_names(loss)))
+    made = PrivateTraining(model, batches, budget, scales, plan, ", ".join(_names(loss)), targets)
     if verbose:
         print(made.summary())
     return made
@@ -185,20 +203,29 @@ def _check(model: Any, loss: Any, example: Any, ledger: Any) -> None:
         )
 
 
-def _remembered(path: str | os.PathLike[str], wanted: dict[str, Any]) -> tuple[PrivateScales, planning.Plan]:
+def _remembered(
+    path: str | os.PathLike[str], wanted: dict[str, Any], columns: int
+) -> tuple[PrivateScales, planning.Plan, PrivateTargetScaling | None]:
     scales = PrivateScales.load(path)
+    notes = dict(scales.notes)
+    known = notes.pop("targets", None)
     try:
-        return scales, planning.Plan.from_notes(scales.notes, wanted)
-    except ValueError as error:
+        plan = planning.Plan.from_notes(notes, wanted)
+        targets = None if known is None else PrivateTargetScaling.from_notes(known)
+        if columns != (0 if targets is None else len(targets.notes()["mean"])):
+            raise ValueError(f"it is of a training with scale_targets={targets is not None}, or of other targets")
+        return scales, plan, targets
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"`remember`={os.fspath(path)!r} does not fit: {error}. Give the same arguments as then, or another file."
         ) from error
 
 
-def _write_down(book: Ledger | None, scales: PrivateScales) -> None:
-    """Has the ledger hold the scales, once."""
-    if book is not None and all(release.name != scales.name for release in book.read()[1]):
-        book.add(scales.name, scales.event)
+def _write_down(book: Ledger | None, *asked: PrivateTargetScaling | PrivateScales | None) -> None:
+    """Has the ledger hold what is asked before training, once."""
+    for each in asked:
+        if book is not None and each is not None and all(release.name != each.name for release in book.read()[1]):
+            book.add(each.name, each.event)
 
 
 def classes_of(model: Any, loss: Any, example: Any) -> int:

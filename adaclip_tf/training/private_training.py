@@ -11,11 +11,15 @@ import textwrap
 from collections.abc import Iterable
 from typing import Any
 
+import tensorflow as tf
+
 from adaclip_tf._internal import validate
+from adaclip_tf.data.targets import PrivateTargetScaling
 from adaclip_tf.privacy import private_optimizer, statement, wording
 from adaclip_tf.privacy.budget import PrivacyBudget, PrivacyBudgetSpentError
 from adaclip_tf.privacy.epsilon import epsilon_of
 from adaclip_tf.scales.private_scales import PrivateScales
+from adaclip_tf.training import scaled_data
 from adaclip_tf.training.plan import Plan
 
 _FAR_APART = 10.0  # of shapes: a factor of some 2,000 in gradients
@@ -43,11 +47,21 @@ class PrivateTraining:
       budget: the `PrivacyBudget` that `fit` adds to the callbacks.
       scales: the fitted `PrivateScales`.
       plan: all numbers.
+      targets: the fitted `PrivateTargetScaling`; None without `scale_targets`.
     """
 
-    def __init__(self, model: Any, batches: Any, budget: PrivacyBudget, scales: PrivateScales, plan: Plan, about: str):
+    def __init__(
+        self,
+        model: Any,
+        batches: Any,
+        budget: PrivacyBudget,
+        scales: PrivateScales,
+        plan: Plan,
+        about: str,
+        targets: PrivateTargetScaling | None = None,
+    ):
         self.model, self.batches, self.budget = model, batches, budget
-        self.scales, self.plan, self._about = scales, plan, about
+        self.scales, self.plan, self._about, self.targets = scales, plan, about, targets
         budget.set_model(model)
 
     @property
@@ -81,7 +95,8 @@ class PrivateTraining:
           epochs: how many now; None for all that are left of the plan. A second call goes on where the first one
             stopped, with the learning rate of that place. More than are left is refused: they are not paid for.
           callbacks: of Keras; the budget is added.
-          **fit_arguments: `verbose`, `validation_data` and other arguments of `model.fit`.
+          **fit_arguments: `verbose`, `validation_data` and other arguments of `model.fit`. Targets of
+            `validation_data` are in their own units, and scaled as those of training were.
 
         Raises:
           PrivacyBudgetSpentError: where all steps of the plan were taken.
@@ -100,6 +115,14 @@ class PrivateTraining:
                 f"`epochs` must be at most {left}, which is what is left of the plan's {self.plan.epochs}; got "
                 f"{epochs}. Give `make_private` the number of epochs that you want: noise and learning rate hang on it."
             )
+        if self.targets is not None and fit_arguments.get("validation_data") is not None:
+            shown = fit_arguments["validation_data"]
+            if not isinstance(shown, (tuple, tf.data.Dataset)):
+                raise ValueError(
+                    "`validation_data` must be a tuple or a `tf.data.Dataset` where `scale_targets` is on; got "
+                    f"{type(shown).__name__}."
+                )
+            fit_arguments["validation_data"] = scaled_data.scaled(shown, self.targets)
         done = self.plan.epochs - left
         return self.model.fit(
             self.batches,
@@ -110,17 +133,36 @@ class PrivateTraining:
             **fit_arguments,
         )
 
+    def predict(self, x: Any, **predict_arguments: Any) -> Any:
+        """`model.predict`; with `scale_targets`, in the targets' own units."""
+        found = self.model.predict(x, **predict_arguments)
+        return found if self.targets is None else self.targets.inverse_transform(found)
+
+    def predictor(self) -> Any:
+        """A model that predicts in the targets' own units: the one that is trained, with a fixed layer on top.
+
+        They share their weights. It is for predicting and saving; without `scale_targets` it is `model` itself.
+        """
+        if self.targets is None:
+            return self.model
+        return scaled_data.predictor(self.model, self.targets, self.batches.element_spec[0])
+
     def statement(self) -> str:
         """The privacy statement: of what was trained up to now, or of the plan before the first step."""
-        about = "\n" + textwrap.fill(self.scales.statement(delta=self.plan.delta), 88) + "\n"
+        said: list[Any] = [self.scales, *([] if self.targets is None else [self.targets])]
+        about = "".join("\n" + textwrap.fill(each.statement(delta=self.plan.delta), 88) + "\n" for each in said)
         if self.steps_taken:
             return wording.describe(self.budget.report()) + about
         text = wording.describe(
             statement.report_on(
-                self.plan.mechanism, delta=self.plan.delta, steps=self.plan.steps, other_event=self.scales.event
+                self.plan.mechanism, delta=self.plan.delta, steps=self.plan.steps, other_event=self._asked
             )
         )
         return f"No step was taken yet. The whole plan would be:\n\n{text}{about}"
+
+    @property
+    def _asked(self) -> Any:
+        return scaled_data.asked_event(self.scales, self.targets)
 
     def summary(self) -> str:
         """What was chosen, why, what it cost and how to change it, as a table."""
@@ -168,6 +210,15 @@ class PrivateTraining:
             ),
             ("loss", self._about, "the one that the scales were asked with"),
         ]
+        if self.targets is not None:
+            cost = epsilon_of(self.targets.event, delta=plan.delta, accountant=plan.accountant)
+            rows.append(
+                (
+                    "targets",
+                    f"epsilon {cost:.3g} by themselves",
+                    f"{_units(self.targets)}; asked privately, part of the target",
+                )
+            )
         lines = ["Private training: what was chosen and why", ""]
         lines += [f"  {name:17s}{value:30s}{why}" for name, value, why in rows]
         for note in self._notes():
@@ -187,10 +238,22 @@ class PrivateTraining:
                 "Inputs are very far apart in size, further than a few private questions can tell: divide columns by "
                 "public ranges."
             )
-        if any(word in self._about.lower() for word in ("squared", "absolute", "mse", "mae", "huber", "logcosh")):
+        if self.targets is not None:
+            notes.append(
+                "The model itself, its losses and metrics are in deviations from the mean of the targets: `.predict` "
+                "of this object and `.predictor()` give the targets' own units."
+            )
+        elif any(word in self._about.lower() for word in ("squared", "absolute", "mse", "mae", "huber", "logcosh")):
             notes.append(
                 "The learning rate is for targets with a mean of about 0 and a variance of about 1: make them so by "
-                "public numbers, such as the middle and a quarter of their range. Targets s times as large want s^2 "
-                "times the rate, by squared error."
+                "public numbers, such as the middle and a quarter of their range, or give `scale_targets=True`, which "
+                "asks for mean and deviation with noise. Targets s times as large want s^2 times the rate, by squared "
+                "error."
             )
         return notes
+
+
+def _units(targets: PrivateTargetScaling) -> str:
+    """Mean and deviation of the first few columns."""
+    pairs = [f"{mean:.4g} ± {std:.4g}" for mean, std in list(zip(*targets.parameters))[:3]]
+    return ", ".join(pairs) + (", ..." if len(targets.parameters[0]) > 3 else "")

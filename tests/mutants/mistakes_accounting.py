@@ -1,4 +1,4 @@
-"""Mistakes in sampling, accounting, budgets and the PCA."""
+"""Mistakes in sampling, accounting, budgets, the PCA and the scaling of targets."""
 
 from __future__ import annotations
 
@@ -398,17 +398,101 @@ MISTAKES = (
     ),
     Mutation(
         "every fit of a PCA has the same noise",
-        "data/pca.py",
-        "np.random.SeedSequence(self._seed, spawn_key=(self._fits,))",
+        "data/fits.py",
+        "np.random.SeedSequence(self._seed, spawn_key=(self.count,))",
         "np.random.SeedSequence(self._seed or 0)",
         ("tests/data/pca_test.py::test_noise_is_fresh_in_every_fit_and_deaf_to_ordinary_seeds",),
     ),
     Mutation(
         "a PCA pays once, however often it is fitted",
-        "data/pca.py",
-        "max(1, self._fits)",
+        "data/fits.py",
+        "max(1, self.count)",
         "1",
         ("tests/data/pca_test.py::test_event_counts_the_fits",),
+    ),
+    Mutation(
+        "a copy fits under the name of its original",
+        "data/fits.py",
+        "        if not self.count:\n            self.name = _new_name(self._kind)\n",
+        "",
+        ("tests/data/fits_test.py::test_copies_that_fit_are_other_objects",),
+    ),
+    Mutation(
+        "a second fit keeps its name",
+        "data/fits.py",
+        "        if self.count or self._process != os.getpid():\n            self.name = _new_name(self._kind)\n",
+        "",
+        ("tests/data/fits_test.py::test_copies_that_fit_are_other_objects",),
+    ),
+    Mutation(
+        "targets: counts have the noise of one column",
+        "data/target_questions.py",
+        "return self._noise * moves * math.sqrt(self._y.shape[1])",
+        "return self._noise * moves",
+        ("tests/data/targets_test.py::test_what_is_asked_costs_what_one_gaussian_of_the_noise_multiplier_costs",),
+    ),
+    Mutation(
+        "targets: the sum of squares is thought to be free",
+        "data/target_questions.py",
+        "_MOVES_COUNT, _MOVES_MOMENTS = 0.5, math.sqrt(1.25)",
+        "_MOVES_COUNT, _MOVES_MOMENTS = 0.5, 1.0",
+        ("tests/data/targets_test.py::test_what_is_asked_costs_what_one_gaussian_of_the_noise_multiplier_costs",),
+    ),
+    Mutation(
+        "targets: squares without their half moved off",
+        "data/target_questions.py",
+        "(limited**2 - 0.5).sum(axis=0)",
+        "(limited**2).sum(axis=0)",
+        ("tests/data/targets_test.py::test_one_example_moves_no_answer_by_more_than_is_said",),
+    ),
+    Mutation(
+        "targets are not limited",
+        "data/target_questions.py",
+        "np.clip(np.where(np.isfinite(y), (y - center) / radius, 0.0), -1.0, 1.0)",
+        "np.where(np.isfinite(y), (y - center) / radius, 0.0)",
+        ("tests/data/targets_test.py::test_one_example_moves_no_answer_by_more_than_is_said",),
+    ),
+    Mutation(
+        "targets: a search has more questions than it pays for",
+        "data/target_questions.py",
+        "        center, step = np.zeros(most.shape), most\n        for _ in range(COUNTS):",
+        "        center, step = np.zeros(most.shape), most\n        for _ in range(2 * COUNTS):",
+        ("tests/data/targets_test.py::test_what_is_asked_costs_what_one_gaussian_of_the_noise_multiplier_costs",),
+    ),
+    Mutation(
+        "targets: an answer without noise",
+        "data/target_questions.py",
+        "return self._noised(count, _MOVES_COUNT) / len(self._y) + 0.5",
+        "return count / len(self._y) + 0.5",
+        ("tests/data/targets_test.py::test_what_is_asked_costs_what_one_gaussian_of_the_noise_multiplier_costs",),
+    ),
+    Mutation(
+        "targets: the event forgets the sums",
+        "data/targets.py",
+        "self._fits.event((noise, 3 * questions.COUNTS), (questions.SUM_NOISE * noise, 1))",
+        "self._fits.event((noise, 3 * questions.COUNTS))",
+        ("tests/data/targets_test.py::test_the_event_is_the_composition_of_all_questions",),
+    ),
+    Mutation(
+        "make_private: scaling of targets is not part of the target",
+        "training/plan.py",
+        "        asked.append(events.gaussian_event(targets_noise))\n",
+        "",
+        ("tests/training/plan_test.py::test_targets_are_within_the_target_too",),
+    ),
+    Mutation(
+        "make_private: the budget does not hear of the targets",
+        "training/scaled_data.py",
+        "for each in (scaling, scales) if each is not None",
+        "for each in (scales,)",
+        ("tests/training/scaled_data_test.py::test_the_questions_are_part_of_the_target",),
+    ),
+    Mutation(
+        "make_private: targets are asked before the ledger has them",
+        "training/make_private.py",
+        "            _write_down(book, targets)  # before it is spent\n",
+        "",
+        ("tests/training/scaled_data_test.py::test_the_ledger_is_written_before_the_targets_are_asked",),
     ),
     Mutation(
         "a dataset may have more examples than epsilon is counted for",

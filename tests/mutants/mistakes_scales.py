@@ -160,14 +160,14 @@ MISTAKES = (
     Mutation(
         "what a ledger holds is forgotten",
         "training/plan.py",
-        "others = queries if before is None else dp_accounting.ComposedDpEvent([before, queries])",
-        "others = queries",
+        "others = events.composed(asked)",
+        "others = events.composed(asked[-1:])",
         ("tests/training/plan_test.py::test_what_was_spent_before_is_within_the_target",),
     ),
     Mutation(
         "scales are written down after they were asked",
         "training/make_private.py",
-        "        _write_down(book, scales)  # before it is spent\n",
+        "        _write_down(book, scales)\n",
         "",
         ("tests/training/make_private_test.py::test_scales_are_written_down_before_they_are_asked",),
     ),

@@ -343,7 +343,7 @@ def test_a_refused_fit_is_not_paid_for_and_shows_no_data():
     with pytest.raises(ValueError) as caught:
         both.fit(np.full((8, 4), "secret"))
     assert "secret" not in str(caught.value)
-    assert both._fits == 0
+    assert both._fits.count == 0
 
 
 COMMAND = {"num_examples": 1000, "batch_size": 10, "delta": 1e-5, "epochs": 1, "noise_multiplier": 1}

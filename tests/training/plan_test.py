@@ -5,6 +5,7 @@ import dataclasses
 import dp_accounting
 import pytest
 
+from adaclip_tf.data import target_questions
 from adaclip_tf.privacy.calibration import noise_multiplier
 from adaclip_tf.scales.method import DEFAULT
 from adaclip_tf.training import plan as planning
@@ -52,6 +53,21 @@ def test_what_was_spent_before_is_within_the_target():
     assert plan.noise_multiplier > make().noise_multiplier
     with pytest.raises(ValueError, match=r"the ledger holds 1\.\d+ already"):
         make(before=dp_accounting.GaussianDpEvent(3.8))
+
+
+def test_targets_are_within_the_target_too():
+    """Noise of the questions: 2 % of the squared budget, but what few examples need, and no more than many do."""
+    plan = make(target_columns=2)
+    asked = dp_accounting.GaussianDpEvent(plan.targets_noise)
+    assert 0.999 < composed(plan, asked) <= 1.0
+    assert plan.targets_noise**-2 == pytest.approx(0.02 * 160 * (256 / 8000 / plan.noise_alone) ** 2)
+    assert make().targets_noise is None
+    assert plan.noise_alone == make().noise_alone
+    assert plan.noise_multiplier > make().noise_multiplier
+    few = make(target_columns=1, num_examples=700, batch_size=64, target_epsilon=0.5)
+    assert few.targets_noise == target_questions.most_noise(700, 1)
+    with pytest.raises(ValueError, match=r"`scale_targets`: .* of the squared budget"):
+        make(target_columns=3, num_examples=300, batch_size=32, target_epsilon=0.3)
 
 
 def test_a_plan_is_remembered_for_the_same_training_alone():

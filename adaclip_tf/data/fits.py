@@ -1,0 +1,82 @@
+"""How often an object has looked at data, and the noise that it gets each time: `PrivatePCA`, `PrivateTargetScaling`.
+
+There is one way to the noise, `begin`, and it counts. What can go wrong with an object that holds noise, and why it
+does not here:
+
+| what happens                                  | what is done                                                         |
+|-----------------------------------------------|----------------------------------------------------------------------|
+| a second fit                                  | a new generator, from the operating system's entropy; it counts      |
+| a copy, a pickle, a forked process            | nothing that makes noise is copied: a generator is made at each fit  |
+| a copy or a forked process fits, too          | a name of its own, so that both are paid for                         |
+| a fit that fails after it has looked          | was counted before it looked                                         |
+
+Names are what a budget or a ledger knows events by: the same name again is the same event, and is paid for once. So a
+name changes with what it stands for: at the second and each further fit, and at the first one of a copy. The new event
+has all fits, and whoever has counted the old one counts those twice: too much, never too little.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from adaclip_tf._internal import validate
+from adaclip_tf.privacy import events
+
+
+class Fits:
+    """Counts the fits of an object with noise.
+
+    >>> fits = Fits("pca", noise_multiplier=8.0, seed=None)
+    >>> _ = fits.begin().normal()
+    >>> fits.count
+    1
+
+    Args:
+      kind: begins the name.
+      noise_multiplier: z, of everything that one fit asks.
+      seed: None, or for tests only an integer, with which the i-th fit has the same noise every time.
+    """
+
+    def __init__(self, kind: str, noise_multiplier: float, seed: int | None):
+        self.noise_multiplier = validate.noise_multiplier("noise_multiplier", noise_multiplier)
+        self._kind, self._seed = kind, validate.seed("seed", seed)
+        if seed is not None:
+            logging.warning("seed=%d makes the noise of %s predictable: for tests only, NOT private.", seed, kind)
+        self.count, self.name, self._process = 0, _new_name(kind), os.getpid()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a copy, or of what was pickled."""
+        self.__dict__.update(state)
+        if not self.count:
+            self.name = _new_name(self._kind)
+
+    def begin(self) -> np.random.Generator:
+        """Counts a fit, and returns its noise: unit draws that no other fit has."""
+        if self.count or self._process != os.getpid():
+            self.name = _new_name(self._kind)
+        self.count, self._process = self.count + 1, os.getpid()
+        spawned = np.random.SeedSequence(self._seed, spawn_key=(self.count,))
+        return np.random.Generator(np.random.Philox(spawned))
+
+    def event(self, *asked: tuple[float, int]) -> events.NamedEvent:
+        """The event of all fits so far; before the first, of one.
+
+        Args:
+          *asked: what each fit asks, as (noise over sensitivity, how often).
+        """
+        fits = max(1, self.count)
+        parts = [events.gaussian_event(noise, times * fits) for noise, times in asked]
+        return events.named(events.composed(parts), self.name)
+
+    def restore(self, count: Any, name: Any) -> None:
+        """What a file says."""
+        self.count, self.name = validate.positive_integer("fits", count), str(name)
+
+
+def _new_name(kind: str) -> str:
+    return f"{kind}-{uuid.uuid4().hex}"
