@@ -11,6 +11,7 @@ import argparse
 import pathlib
 import signal
 import sys
+from collections.abc import Iterable
 
 from tests.mutants import mistakes, mutation, page, results, sandbox
 from tests.mutants.modules import MODULES, is_thorough
@@ -80,12 +81,11 @@ def places(per_module: int, thorough: bool) -> int:
 
 
 def _try_all(folder: pathlib.Path, pending: list[Mutant], found: results.Results) -> None:
-    usual = _Usual(folder, pending)
+    usual = _Usual(folder, {mutant.identifier: _quickest(mutant, found) for mutant in pending})
     for number, mutant in enumerate(pending, 1):
-        seconds = usual.seconds(mutant)
-        if seconds is None:
+        outcome = _outcome(folder, mutant, usual)
+        if outcome is None:
             continue  # nothing can be said about it; the page says that it was not run
-        outcome = _outcome(folder, mutant, 3.0 * seconds + 30.0, found.once_killed_by(mutant))
         verdict = outcome.how if mutant.kind == mutation.BY_TOOL else _verdict_by_hand(mutant, outcome)
         verdict = results.SURVIVED if verdict == sandbox.PASSED else verdict
         killed_by = list(outcome.failed) if verdict in results.KILLED else []
@@ -93,15 +93,24 @@ def _try_all(folder: pathlib.Path, pending: list[Mutant], found: results.Results
         print(f"{number}/{len(pending)} {verdict:9} {outcome.seconds:5.1f} s  {mutant.identifier}", flush=True)
 
 
-def _outcome(folder: pathlib.Path, mutant: Mutant, timeout: float, once: list[str]) -> sandbox.Outcome:
-    """Of all tests that are named, or up to the first that fails: where one did `once`, it is asked first."""
-    if mutant.kind == mutation.BY_HAND:
-        return sandbox.run(folder, mutant.file, mutant.text, mutant.tests, timeout, stop=False)
-    if once:
-        again = sandbox.run(folder, mutant.file, mutant.text, once, timeout)
-        if again.how in results.KILLED and set(again.failed) & set(once):
-            return again
-    return sandbox.run(folder, mutant.file, mutant.text, mutant.tests, timeout)
+def _quickest(mutant: Mutant, found: results.Results) -> list[str]:
+    """What to run first: all that a written mistake names; the test that noticed a change when it was tried last."""
+    return list(mutant.tests) if mutant.kind == mutation.BY_HAND else found.once_killed_by(mutant)
+
+
+def _outcome(folder: pathlib.Path, mutant: Mutant, usual: _Usual) -> sandbox.Outcome | None:
+    """Of all tests that are named, or up to the first that fails; None where they fail without a mistake, too."""
+    by_hand = mutant.kind == mutation.BY_HAND
+    quickest = usual.quickest(mutant)
+    if quickest is not None:
+        tests, seconds = quickest
+        outcome = sandbox.run(folder, mutant.file, mutant.text, tests, 3.0 * seconds + 30.0, stop=not by_hand)
+        if by_hand or set(outcome.failed) & set(tests):
+            return outcome
+    seconds_of_all = None if by_hand else usual.seconds(mutant.tests)
+    if seconds_of_all is None:
+        return None
+    return sandbox.run(folder, mutant.file, mutant.text, mutant.tests, 3.0 * seconds_of_all + 30.0)
 
 
 def _verdict_by_hand(mutant: Mutant, outcome: sandbox.Outcome) -> str:
@@ -117,24 +126,35 @@ def _verdict_by_hand(mutant: Mutant, outcome: sandbox.Outcome) -> str:
 
 
 class _Usual:
-    """How long tests take on the library as it is, where they must pass. Each is run once, a file at a time."""
+    """How long tests take on the library as it is, where they must pass. Each is run once, a file at a time.
 
-    def __init__(self, folder: pathlib.Path, pending: list[Mutant]):
-        self._folder = folder
-        self._named: dict[str, set[str]] = {}  # those that written mistakes name, by file
-        for test in (test for mutant in pending if mutant.kind == mutation.BY_HAND for test in mutant.tests):
-            self._named.setdefault(_file(test), set()).add(test)
+    Args:
+      folder: the copy.
+      first: the tests that each mutant is tried against first, by its identifier; some have none.
+    """
+
+    def __init__(self, folder: pathlib.Path, first: dict[str, list[str]]):
+        self._folder, self._first = folder, first
+        self._by_file: dict[str, set[str]] = {}
+        for test in (test for tests in first.values() for test in tests):
+            self._by_file.setdefault(_file(test), set()).add(test)
         self._seconds: dict[tuple[str, ...], float | None] = {}
 
-    def seconds(self, mutant: Mutant) -> float | None:
-        """None where the tests do not even pass without a mistake."""
-        groups = {(test,) for test in mutant.tests}
-        if mutant.kind == mutation.BY_HAND:
-            groups = {tuple(sorted(self._named[_file(test)])) for test in mutant.tests}
-        found = [self._of(group) for group in sorted(groups)]
+    def quickest(self, mutant: Mutant) -> tuple[list[str], float] | None:
+        """What a mutant is tried against first, and how long that takes; None where there is no such thing."""
+        tests = self._first[mutant.identifier]
+        groups = {tuple(sorted(self._by_file[_file(test)])) for test in tests}
+        seconds = self._of(groups) if groups else None
+        return None if seconds is None else (tests, seconds)
+
+    def seconds(self, tests: Iterable[str]) -> float | None:
+        return self._of({(test,) for test in tests})
+
+    def _of(self, groups: set[tuple[str, ...]]) -> float | None:
+        found = [self._of_one(group) for group in sorted(groups)]
         return None if None in found else sum(seconds for seconds in found if seconds is not None)
 
-    def _of(self, tests: tuple[str, ...]) -> float | None:
+    def _of_one(self, tests: tuple[str, ...]) -> float | None:
         if tests not in self._seconds:
             file = next(iter(MODULES))
             outcome = sandbox.run(self._folder, file, mutation.source(file), tests, _SLOWEST, stop=False)

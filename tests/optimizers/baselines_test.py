@@ -160,6 +160,18 @@ def test_every_rule_takes_accumulation_and_microbatches(accumulation_steps, micr
         assert int(model.optimizer.noised_steps) == 1
 
 
+def test_a_saved_clip_that_no_training_leaves_behind_is_refused():
+    """A clip of 0 would stay 0 for ever."""
+    optimizer_ = adaclip_tf.DPQuantileClipSGD(**{**COMMON, "noise_multiplier": 1e-9})
+    optimizer_.build([tf.Variable([1.0, 2.0])])
+    names, values = ([get(v) for v in optimizer_.variables] for get in (lambda v: v.name, np.array))
+    optimizer_.check_saved(values)
+    (index,) = [i for i, name in enumerate(names) if "l2_norm_clip" in name]
+    values[index] = np.zeros_like(values[index])
+    with pytest.raises(ValueError, match="is out of range"):
+        optimizer_.check_saved(values)
+
+
 def test_quantile_needs_a_batch_that_carries_its_noise():
     with pytest.raises(ValueError, match=r"`noise_multiplier` must be below expected_batch_size / 10 = 2,.*; got 3\.0"):
         adaclip_tf.DPQuantileClipSGD(noise_multiplier=3.0, expected_batch_size=20)
