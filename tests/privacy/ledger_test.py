@@ -421,6 +421,7 @@ def test_a_path_stays_what_it_was_when_the_program_changes_its_folder(tmp_path, 
     monkeypatch.chdir(tmp_path)
     one = session("ledger.json")
     monkeypatch.chdir("elsewhere")
+    assert one._ledger.path == str(tmp_path / "ledger.json")
     one.reserve(10, 10)
     one.close(7)
     assert steps(tmp_path / "ledger.json") == {"a": 7}
