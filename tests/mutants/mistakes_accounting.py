@@ -18,7 +18,7 @@ MISTAKES = (
         "        dataset = inputs[0]\n",
         "        return None\n",
         (
-            "tests/privacy/formed_test.py",
+            "tests/privacy/formed_test.py::test_what_a_pipeline_shows",
             "tests/privacy/budget_claims_test.py::test_a_cut_that_the_pipeline_shows_is_no_poisson_sample",
         ),
     ),
