@@ -181,3 +181,15 @@ def _register(cases, **options):
 
 _register(_MIXING)
 _register(_COUNTS, size_only=True)
+
+
+@case("accepted")
+def sliced_features():
+    """The gradient of a slice is padded by extents less extents."""
+    return mlp_around(lambda x: tf.concat([tf.slice(x, [0, 1], [-1, 2]), tf.slice(x, [0, 0], [_n(x), 3])], 1))
+
+
+@case("accepted")
+def many_parts_joined():
+    """The gradient of more than 16 parts is split by extents, which are slices of a table of shapes."""
+    return mlp_around(lambda x: tf.concat([x * (0.1 * i) for i in range(18)], 1))
