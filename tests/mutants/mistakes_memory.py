@@ -114,4 +114,11 @@ MISTAKES = (
         "",
         (f"{_FILE}::test_among_zeros_a_sparse_example_has_fewer_entries_around_it",),
     ),
+    Mutation(
+        "what a switch leaves out is of no account",
+        "gradients/proof/memory.py",
+        "        if leaves_out or (is_python",
+        "        if (is_python",
+        (f"{_WRITTEN}[behind a switch]",),
+    ),
 )
