@@ -23,18 +23,19 @@ are known to keep examples apart, and when. What is not in the table is not prov
 | `elements`     | what hands out elements of a dataset                                  |
 | `walk`         | the walk over the graph                                               |
 | `table`        | what is known of each type of op: filled by the next ones              |
-| `elementwise`, `shapes`, `parts`, `contractions`, `calls`, `lists` | the table         |
+| `elementwise`, `shapes`, `parts`, `contractions`, `reductions`, `calls`, `lists` | the table |
 | `publics`      | the table for what no data goes into                                  |
 | `counted`      | the table for public arrays that are as long as the batch             |
 | `memory`       | what a step keeps                                                     |
 | `callers`      | what is done to data, and decided by it, around the step's function   |
+| `mapped`       | what a dataset does to batches before a step gets them                |
 | `seeds`        | random numbers that somebody may know                                 |
 | `verdict`      | `prove`, and the words of its errors                                  |
 """
 
 from adaclip_tf.gradients.proof import calls, contractions, counted, elementwise, lists, parts, publics, shapes  # noqa: F401
-from adaclip_tf.gradients.proof.contractions import reduced_axes
 from adaclip_tf.gradients.proof.memory import exempt, privatised
+from adaclip_tf.gradients.proof.reductions import reduced_axes
 from adaclip_tf.gradients.proof.sources import Piece
 from adaclip_tf.gradients.proof.verdict import Proof, prove
 from adaclip_tf.gradients.proof.walk import Walk

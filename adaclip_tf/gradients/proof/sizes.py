@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof.labels import Public, Rows
-from adaclip_tf.gradients.proof.symbols import BINARY, Count, add, fitting, product
+from adaclip_tf.gradients.proof.symbols import BINARY, Count, add, all_fitting, product
 
 
 class Evaluator:
@@ -67,7 +67,7 @@ class Evaluator:
         if key not in self._known:
             found = self._evaluate(tensor)
             if found is not None:
-                found = _each(found, lambda symbol: fitting(symbol, tensor.dtype))
+                found = all_fitting(found, tensor.dtype)
             # What does not have the tensor's own shape was evaluated as another op than it is.
             fits = found is not None and tensor.shape.is_compatible_with(found.shape)
             self._known[key] = found if fits else None
@@ -177,13 +177,6 @@ def _constant(tensor: tf.Tensor) -> np.ndarray | None:
         return None
     value = tf.get_static_value(tensor)
     return None if value is None else _array(np.asarray(value).tolist()).reshape(np.shape(value))
-
-
-def _each(symbols: np.ndarray, function: Callable[[Any], Any]) -> np.ndarray:
-    result = np.empty(symbols.shape, object)
-    for index in np.ndindex(*symbols.shape):
-        result[index] = function(symbols[index])
-    return result
 
 
 def _array(symbols: Any) -> Any:

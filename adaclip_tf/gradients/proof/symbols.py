@@ -40,6 +40,14 @@ def fitting(symbol: Any, dtype: Any) -> Any:
     return symbol if abs(symbol) <= _LARGEST.get(name, 0) else None
 
 
+def all_fitting(symbols: np.ndarray, dtype: Any) -> np.ndarray:
+    """The same of an array of them."""
+    result = np.empty(symbols.shape, object)
+    for index in np.ndindex(*symbols.shape):
+        result[index] = fitting(symbols[index], dtype)
+    return result
+
+
 def multiply(a: Any, b: Any) -> Any:
     if isinstance(a, Count) and isinstance(b, Count):
         return Count(None)
