@@ -16,7 +16,7 @@ from absl import logging
 from adaclip_tf import core
 from adaclip_tf._internal import keras, signatures, variables
 from adaclip_tf._internal.prior import Prior
-from adaclip_tf.optimizers import checks, replicas, tags, traced
+from adaclip_tf.optimizers import checks, given, replicas, tags, traced
 from adaclip_tf.optimizers.settings import Settings
 from adaclip_tf.optimizers.shell import Shell
 from adaclip_tf.optimizers.step import PrivateStep
@@ -195,6 +195,8 @@ class DPOptimizer(Shell):
     # step, in each program. What the caller wrote, such as a `loss` with a Python `if`, is called above, and is its.
     @tf.autograph.experimental.do_not_convert
     def _private_gradients(self, loss, var_list, tape):
+        for batches in given.to_running_fits():
+            self.check_batches(batches)
         loss = checks.per_example_loss(loss, self.private_step.num_microbatches_here, replicas.count(), tape)
         with variables.made_at_once():
             self.build(var_list)
@@ -203,6 +205,10 @@ class DPOptimizer(Shell):
         self.private_step.train_only(indices)
         mean, complete = self.private_step.take(loss, [keras.native(variable) for variable in var_list], tape)
         return [(tags.tag(gradient, self, complete), variable) for gradient, variable in zip(mean, var_list)]
+
+    def check_batches(self, batches: Any) -> None:
+        """Raises ValueError if a function that is mapped over `batches`, a dataset, is known to mix examples."""
+        given.check(batches)
 
     def build_private(self, variables, names):
         self.private_step.build(variables, names, self.add_state)

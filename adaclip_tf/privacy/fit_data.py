@@ -25,6 +25,9 @@ def given_to_fit(model: Any) -> Given:
         rows = shapes[0][0] if shapes and len(shapes[0]) else None
         return Given(True, rows, call.batch_size, found=True)
     drawn = drawn_within(call.x, keras.made_of)
+    check = getattr(model.optimizer, "check_batches", None)
+    if check is not None:
+        check(call.x)
     # A train step of one's own may take elements that are no batches.
     batches = keras.has_keras_train_step(model) and isinstance(call.x, tf.data.Dataset)
     if not batches:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.attack import cases_every_layer, catalog, harness
+from tests.attack import cases_every_layer, cases_every_loss, catalog, harness
 from tests.attack.modes import MAIN_MODES, MODES
 
 CASES = catalog.load()
@@ -66,5 +66,5 @@ def test_every_file_of_cases_is_in_the_catalog():
     assert files == {name for name in vars(catalog) if name.startswith("cases_")}
 
 
-def test_no_layer_is_left_out():
-    assert not cases_every_layer.left_out()
+def test_no_layer_and_no_loss_is_left_out():
+    assert not cases_every_layer.left_out() and not cases_every_loss.left_out()

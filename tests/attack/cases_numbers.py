@@ -2,8 +2,10 @@
 
 import tensorflow as tf
 
-from tests.attack.case import case, mlp_around
+from adaclip_tf._internal import keras
+from tests.attack.case import case, features, mlp_around, net
 
+L = tf.keras.layers
 _RAW = tf.raw_ops
 
 
@@ -181,3 +183,35 @@ def _register(cases, **options):
 
 _register(_MIXING)
 _register(_COUNTS, size_only=True)
+
+
+@case("accepted")
+def sliced_features():
+    """The gradient of a slice is padded by extents less extents."""
+    return mlp_around(lambda x: tf.concat([tf.slice(x, [0, 1], [-1, 2]), tf.slice(x, [0, 0], [_n(x), 3])], 1))
+
+
+@case("accepted")
+def many_parts_joined():
+    """The gradient of more than 16 parts is split by extents, which are slices of a table of shapes."""
+    return mlp_around(lambda x: tf.concat([x * (0.1 * i) for i in range(18)], 1))
+
+
+class _CountsLarge(tf.keras.layers.Layer):
+    """Counts the larger batches, by a write that waits for a switch whose other side is dead."""
+
+    def build(self, shape):
+        self.count = self.add_weight(shape=(), initializer="zeros", trainable=False, name="count")
+
+    def call(self, x):
+        count = keras.native(self.count)
+        _, large = _RAW.Switch(data=tf.constant(1.0), pred=tf.shape(x)[0] > 7)
+        with tf.control_dependencies([tf.identity(large)]):
+            count.assign_add(1.0)
+        return x
+
+
+@case("refused")
+def written_behind_a_switch():
+    """What is dead does not run, and nobody who looks at the write's inputs sees why."""
+    return net([L.Dense(4, "tanh"), _CountsLarge(), L.Dense(3)], features())

@@ -7,6 +7,7 @@ from tests.attack import (
     cases_batch_norm,
     cases_counts,
     cases_every_layer,
+    cases_every_loss,
     cases_everyday_images,
     cases_everyday_more,
     cases_everyday_series,

@@ -182,14 +182,14 @@ MISTAKES = (
     ),
     Mutation(
         "axes may be computed from the number of examples",
-        "gradients/proof/contractions.py",
+        "gradients/proof/reductions.py",
         "    if told:\n        raise",
         "    if False:\n        raise",
         (f"{_MEETING}[axes that N tells]",),
     ),
     Mutation(
         "axes that are said to have extent 1 have",
-        "gradients/proof/contractions.py",
+        "gradients/proof/reductions.py",
         "    return bool(own) and (isinstance(own[0], Count) or (isinstance(own[0], int) and own[0] > 1))\n",
         "    return True\n",
         (f"{_MEETING}[axes that are said to be of extent 1]",),

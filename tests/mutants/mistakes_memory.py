@@ -82,8 +82,8 @@ MISTAKES = (
     Mutation(
         "Python beside the loss may see the batch",
         "gradients/proof/memory.py",
-        "        if is_python and tells(labels) and not (self.is_watching and _in_a_metric()):\n",
-        "        if False:\n",
+        "        if leaves_out or (is_python and tells(labels) and not (self.is_watching and _in_a_metric())):\n",
+        "        if leaves_out:\n",
         (f"{_PYTHON}[beside the loss]", f"{_PYTHON}[beside the loss, in a function]"),
     ),
     Mutation(
@@ -113,5 +113,40 @@ MISTAKES = (
         "        found = tf.boolean_mask(found, (found[:, 0] < own) | ((found[:, 0] - own) % 2 == 1))\n",
         "",
         (f"{_FILE}::test_among_zeros_a_sparse_example_has_fewer_entries_around_it",),
+    ),
+    Mutation(
+        "what a switch leaves out is of no account",
+        "gradients/proof/memory.py",
+        "        if leaves_out or (is_python",
+        "        if (is_python",
+        (f"{_WRITTEN}[behind a switch]",),
+    ),
+    Mutation(
+        "what is mapped over batches may mix",
+        "gradients/proof/mapped.py",
+        "        if isinstance(label, Summed) or (isinstance(label, Lost) and label.mixing):\n",
+        "        if isinstance(label, Summed):\n",
+        ("tests/gradients/proof/mapped_test.py::test_what_mixes_is_refused[a mean]",),
+    ),
+    Mutation(
+        "what is mapped over batches may make two rows of one",
+        "gradients/proof/mapped.py",
+        "        if isinstance(label, Rows) and (label.axis != 0 or label.rows not in (None, 1)):\n",
+        "        if False:\n",
+        ("tests/gradients/proof/mapped_test.py::test_what_mixes_is_refused[two rows each]",),
+    ),
+    Mutation(
+        "what is mapped over batches may keep them",
+        "gradients/proof/mapped.py",
+        "        if write.op.type not in graph.PYTHON:\n",
+        "        if False:\n",
+        ("tests/gradients/proof/mapped_test.py::test_what_a_function_keeps_is_refused",),
+    ),
+    Mutation(
+        "nobody looks at what fit is given",
+        "optimizers/dp_optimizer.py",
+        "            self.check_batches(batches)\n",
+        "            pass\n",
+        ("tests/gradients/proof/mapped_test.py::test_fit_looks_at_its_dataset",),
     ),
 )

@@ -24,6 +24,8 @@ _PROOF = (
     "tests/gradients/proof/counted_test.py",
     "tests/gradients/proof/table_test.py",
     "tests/gradients/proof/attributes_test.py",
+    "tests/gradients/proof/elements_test.py",
+    "tests/gradients/proof/mapped_test.py",
 )
 _ATTACK = "tests/attack/attack_test.py::test_some_cases"
 _OPTIMIZER = (
@@ -95,6 +97,8 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/graph/reach.py": (*_PROOF, "tests/gradients/isolated_test.py"),
     "gradients/proof/calls.py": _PROOF,
     "gradients/proof/contractions.py": _PROOF,
+    "gradients/proof/mapped.py": _PROOF,
+    "gradients/proof/reductions.py": _PROOF,
     "gradients/proof/counted.py": ("tests/gradients/proof/counted_test.py",),
     "gradients/proof/callers.py": ("tests/gradients/proof/callers_test.py",),
     "gradients/proof/elements.py": _PROOF,

@@ -23,12 +23,13 @@ are known to keep examples apart, and when. What is not in the table is not prov
 | `elements`     | what hands out elements of a dataset                                  |
 | `walk`         | the walk over the graph                                               |
 | `table`        | what is known of each type of op: filled by the next ones              |
-| `elementwise`, `shapes`, `parts`, `contractions`, `calls`, `lists` | the table         |
+| `elementwise`, `shapes`, `parts`, `contractions`, `reductions`, `calls`, `lists` | the table |
 | `texts`        | texts that are split into words and padded to a length                |
 | `publics`      | the table for what no data goes into                                  |
 | `counted`      | the table for public arrays that are as long as the batch             |
 | `memory`       | what a step keeps                                                     |
 | `callers`      | what is done to data, and decided by it, around the step's function   |
+| `mapped`       | what a dataset does to batches before a step gets them                |
 | `seeds`        | random numbers that somebody may know                                 |
 | `verdict`      | `prove`, and the words of its errors                                  |
 """
@@ -41,11 +42,12 @@ from adaclip_tf.gradients.proof import (  # noqa: F401 (they fill the tables)
     lists,
     parts,
     publics,
+    reductions,
     shapes,
     texts,
 )
-from adaclip_tf.gradients.proof.contractions import changes_nothing, reduced_axes
 from adaclip_tf.gradients.proof.memory import exempt, privatised
+from adaclip_tf.gradients.proof.reductions import changes_nothing, reduced_axes
 from adaclip_tf.gradients.proof.sources import Piece
 from adaclip_tf.gradients.proof.verdict import Proof, prove
 from adaclip_tf.gradients.proof.walk import Walk

@@ -112,7 +112,8 @@ class Memory:
             by_itself = by_itself or any(map(graph.has_effects, inside))
             remembers = not op.outputs or remembers or any(map(graph.may_remember, inside))
             is_python = any(inner.type in graph.PYTHON for inner in inside)
-        if is_python and tells(labels) and not (self.is_watching and _in_a_metric()):
+        leaves_out = op.type == "Switch" and tells(labels[1:])  # what is behind its dead side does not run: writes, too
+        if leaves_out or (is_python and tells(labels) and not (self.is_watching and _in_a_metric())):
             self.writes.append(Write(op, None))
         elif by_itself or (op.type in graph.RANDOM and _decided(labels)):
             handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof.labels import Public, Rows
-from adaclip_tf.gradients.proof.symbols import BINARY, Count, add, fitting, product
+from adaclip_tf.gradients.proof.symbols import BINARY, Count, add, all_fitting, product
 
 
 class Evaluator:
@@ -67,7 +67,7 @@ class Evaluator:
         if key not in self._known:
             found = self._evaluate(tensor)
             if found is not None:
-                found = _each(found, lambda symbol: fitting(symbol, tensor.dtype))
+                found = all_fitting(found, tensor.dtype)
             # What does not have the tensor's own shape was evaluated as another op than it is.
             fits = found is not None and tensor.shape.is_compatible_with(found.shape)
             self._known[key] = found if fits else None
@@ -179,13 +179,6 @@ def _constant(tensor: tf.Tensor) -> np.ndarray | None:
     return None if value is None else _array(np.asarray(value).tolist()).reshape(np.shape(value))
 
 
-def _each(symbols: np.ndarray, function: Callable[[Any], Any]) -> np.ndarray:
-    result = np.empty(symbols.shape, object)
-    for index in np.ndindex(*symbols.shape):
-        result[index] = function(symbols[index])
-    return result
-
-
 def _array(symbols: Any) -> Any:
     if symbols is None:
         return None
@@ -259,12 +252,10 @@ def _gather(op: tf.Operation, parts: list[np.ndarray]) -> np.ndarray:
 
 def _slice(op: tf.Operation, parts: list[np.ndarray]) -> np.ndarray:
     del op
-    if parts[0].ndim != 1:
-        raise ValueError("not of a vector")
-    (start,), (size,) = parts[1], parts[2]
-    _places(start)
-    _plain(size)
-    return parts[0][start : None if size == -1 else start + size]
+    starts, extents = parts[1].ravel(), parts[2].ravel()
+    _places(*starts)
+    _plain(*extents)
+    return parts[0][tuple(slice(s, None if extent == -1 else s + extent) for s, extent in zip(starts, extents))]
 
 
 def _prod(op: tf.Operation, parts: list[np.ndarray]) -> np.ndarray:
@@ -291,7 +282,7 @@ _REARRANGE: dict[str, Callable[[tf.Operation, list[np.ndarray]], np.ndarray]] = 
     "Pack": lambda op, parts: np.stack(parts, axis=op.get_attr("axis")),
     "ConcatV2": lambda op, parts: np.concatenate([np.atleast_1d(part) for part in parts[:-1]], int(parts[-1][()])),
     "Slice": _slice,
-    "Squeeze": lambda op, parts: parts[0].reshape([]) if parts[0].size == 1 else parts[0],
+    "Squeeze": lambda op, parts: np.squeeze(parts[0], tuple(op.get_attr("squeeze_dims")) or None),
     "ExpandDims": lambda op, parts: np.expand_dims(parts[0], int(parts[1][()])),
     "Reshape": lambda op, parts: parts[0].reshape([int(extent) for extent in parts[1]]),
     "Transpose": lambda op, parts: np.transpose(parts[0], [int(axis) for axis in parts[1]]),

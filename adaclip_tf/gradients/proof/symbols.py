@@ -40,6 +40,14 @@ def fitting(symbol: Any, dtype: Any) -> Any:
     return symbol if abs(symbol) <= _LARGEST.get(name, 0) else None
 
 
+def all_fitting(symbols: np.ndarray, dtype: Any) -> np.ndarray:
+    """The same of an array of them."""
+    result = np.empty(symbols.shape, object)
+    for index in np.ndindex(*symbols.shape):
+        result[index] = fitting(symbols[index], dtype)
+    return result
+
+
 def multiply(a: Any, b: Any) -> Any:
     if isinstance(a, Count) and isinstance(b, Count):
         return Count(None)
@@ -73,6 +81,12 @@ def add(a: Any, b: Any) -> Any:
     return _plain(lambda x, y: x + y)(a, b)
 
 
+def _subtract(a: Any, b: Any) -> Any:
+    if isinstance(a, Count) and a == b and a.multiple is not None and abs(a.multiple) <= EXACT:
+        return 0  # how far a slice's gradient is padded along the examples
+    return _plain(lambda x, y: x - y)(a, b)
+
+
 def _maximum(a: Any, b: Any) -> Any:
     if isinstance(a, Count) and isinstance(b, int) and b <= 1 and (a.multiple or 0) > 0:
         return a  # but for N = 0, where there is nobody to protect
@@ -94,7 +108,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "RealDiv": lambda a, b: _floordiv(a, b) if isinstance(a, Count) or isinstance(b, Count) else None,
     "Add": add,
     "AddV2": add,
-    "Sub": _plain(lambda a, b: a - b),
+    "Sub": _subtract,
     "Maximum": _maximum,
     "Minimum": _plain(min),
     "FloorMod": _plain(lambda a, b: a % b if b else None),

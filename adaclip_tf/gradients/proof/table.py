@@ -1,6 +1,6 @@
 """The table: what is known of each type of op. `walk` reads it.
 
-`elementwise`, `shapes`, `parts`, `contractions`, `calls`, `lists`, `counted` and `texts` fill it.
+`elementwise`, `shapes`, `parts`, `contractions`, `reductions`, `calls`, `lists`, `counted` and `texts` fill it.
 """
 
 from __future__ import annotations

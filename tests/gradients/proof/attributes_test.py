@@ -203,6 +203,9 @@ def test_a_range_for_each_place_is_by_place():
 
 
 APART = {
+    "a concatenation of more than 16, and its gradient's kind of sizes": lambda x: tf.concat(
+        tf.split(tf.tile(x, [1, 5]), tf.squeeze(tf.slice(tf.stack([tf.shape(x)] * 5, 1), [1, 0], [1, -1])), 1)[:1], 1
+    ),
     "N times 4": lambda x: tf.reshape(tf.reshape(x, [_n(x) * 4]), [(_n(x) * 4) // 4, 4]),
     "an axis that is computed": lambda x: _mean_along(x, tf.constant(3) - 2),
     "a slice behind an ellipsis": lambda x: x[None][..., :4][0],

@@ -54,7 +54,14 @@ def _in_a_dataset(x, function):
     return tf.data.Dataset.from_tensor_slices(x).map(function).reduce(tf.zeros([2], tf.int64), lambda total, _: total)
 
 
+def _behind_a_switch(bank, x):
+    _, positive = tf.raw_ops.Switch(data=1.0, pred=tf.reduce_sum(x) > 0.0)
+    with tf.control_dependencies([tf.identity(positive)]):
+        bank.assign_add(1.0)
+
+
 WRITES = {
+    "behind a switch": _behind_a_switch,
     "in a staging area": lambda bank, x: tf.raw_ops.Stage(values=[tf.reduce_sum(x)]),
     "in a file": lambda bank, x: tf.io.write_file("/dev/null", tf.strings.as_string(tf.reduce_sum(x))),
     "in a file that is printed to": lambda bank, x: tf.print(x, output_stream="file:///dev/null"),

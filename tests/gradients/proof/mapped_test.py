@@ -1,0 +1,76 @@
+"""Functions that datasets map over batches."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import adaclip_tf
+from adaclip_tf.data import sampling
+from adaclip_tf.optimizers import given
+
+X = np.arange(40, dtype=np.float32).reshape([10, 4])
+Y = np.arange(10)
+
+
+def _batches():
+    return tf.data.Dataset.from_tensor_slices((X, Y)).batch(5).prefetch(1)
+
+
+def _mixed_up(x, y):
+    return 0.7 * x + 0.3 * tf.reverse(x, axis=[0]), y
+
+
+MIXING = {
+    "a mean": lambda x, y: (x - tf.reduce_mean(x, axis=0), y),
+    "another example": _mixed_up,
+    "the number of examples": lambda x, y: (x * tf.cast(tf.shape(x)[0], tf.float32), y),
+    "two rows each": lambda x, y: (tf.reshape(x, [-1, 2]), tf.repeat(y, 2)),
+    "examples along the second axis": lambda x, y: (tf.transpose(x), y),
+}
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_what_mixes_is_refused(name):
+    with pytest.raises(ValueError, match="mapped over batches"):
+        given.check(_batches().map(MIXING[name]).repeat())
+
+
+def test_what_does_not_is_not():
+    noisy = _batches().map(lambda x, y: (x / 2.0 + tf.random.normal(tf.shape(x)), y)).enumerate()
+    given.check(noisy.map(lambda i, batch: (batch[0] * tf.cast(i, tf.float32), batch[1])))
+
+
+def test_examples_may_be_changed_before_there_are_batches():
+    examples = tf.data.Dataset.from_tensor_slices((X, Y)).map(lambda x, y: (x - tf.reduce_mean(x, axis=0), y))
+    given.check(examples.batch(5))
+
+
+def test_draws_are_not_looked_into():
+    batches = sampling.poisson_batches((X, Y), expected_batch_size=4, steps=2)
+    given.check(batches)
+    with pytest.raises(ValueError, match="mapped over batches"):
+        given.check(batches.map(_mixed_up))
+
+
+def test_what_a_function_keeps_is_refused():
+    kept = tf.Variable(tf.zeros([4]))
+
+    def remember(x, y):
+        kept.assign_add(x[0])
+        return x, y
+
+    with pytest.raises(ValueError, match="keeps what it saw"):
+        given.check(_batches().map(remember))
+
+
+def test_what_is_not_known_is_told(caplog):
+    given.check(_batches().map(lambda x, y: (tf.linalg.expm(tf.linalg.diag(x))[:, 0], y)))
+    assert "not known to keep examples apart" in caplog.text
+
+
+def test_fit_looks_at_its_dataset():
+    model = tf.keras.Sequential([tf.keras.Input([4]), tf.keras.layers.Dense(1)])
+    optimizer = adaclip_tf.DPFixedClipSGD(l2_norm_clip=1.0, noise_multiplier=1.0, expected_batch_size=5)
+    model.compile(optimizer, tf.keras.losses.MeanSquaredError(reduction="none"))
+    with pytest.raises(ValueError, match="mapped over batches"):
+        model.fit(_batches().map(_mixed_up), verbose=0)
