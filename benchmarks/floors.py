@@ -171,7 +171,7 @@ PIECES: dict[str, Callable[[int], list[dict[str, list[Piece]]]]] = {
 }
 
 
-class _Timed:
+class Timed:
     """A piece that takes turns like a `timing.Trainer`."""
 
     first_step = first_step_busy = 0.0
@@ -208,7 +208,7 @@ def measure(name: str, rounds: int, case: cases.Case | None = None, pieces: Any 
     layers = [*(pieces or PIECES[name])(case.batch_size), parameters(size)]
     wanted = {_key(way, piece): piece for layer in layers for way in WAYS for piece in layer[way]}
     nothing = Piece("", lambda: tf.constant(0.0), [])  # what a call costs: SGD's step has that in it already
-    timed = {key: _Timed(piece) for key, piece in {**wanted, "": nothing}.items()}
+    timed = {key: Timed(piece) for key, piece in {**wanted, "": nothing}.items()}
     times = timing.take_turns(timed | {who: trainer for who, (trainer, _) in made.items()}, rounds)
     call = times[""]["seconds"]
     base = times[contenders.BASELINE]["seconds"]
