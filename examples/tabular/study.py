@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import math
 import pathlib
 from collections.abc import Sequence
@@ -257,17 +256,6 @@ def run(
     return {change: [outcome(change, seed)["metric"] for seed in numbers] for change in changes}
 
 
-def table(found: dict[str, Any], changes: Sequence[str]) -> str:
-    """The default's metric, and how far each change is off it, seed by seed."""
-    rows = []
-    for name, values in found.items():
-        base = np.array(values["default"])
-        cells = [name, str(report.value(base))]
-        cells += [str(report.value(np.array(values[change]) - base)) for change in changes if change != "default"]
-        rows.append(cells)
-    return report.markdown(["problem", *changes], rows)
-
-
 def main(argv):
     del argv
     values = flags.FLAGS
@@ -277,11 +265,10 @@ def main(argv):
     found = {}
     for name in names:
         found[name] = run(name, changes, runs, values.seeds, values.data_dir)
-        print(table({name: found[name]}, changes).splitlines()[-1], flush=True)
-    print(table(found, changes))
+        print(report.study_table({name: found[name]}).splitlines()[-1], flush=True)
+    print(report.study_table(found))
     if "all" in values.problem and "all" in values.change:
-        path = report.DOCS / "results" / "tabular_study.json"
-        path.write_text(json.dumps(found, indent=1) + "\n")
+        report.store("study", found)
 
 
 if __name__ == "__main__":
