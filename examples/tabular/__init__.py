@@ -14,7 +14,7 @@
 | `imbalance` | rare positives with class weights: what clipping does to them |
 | `dollars` | targets in dollars, as they are and scaled privately |
 | `study` | the default in NumPy, with changes, on held-out parts |
-| `study_problems` | the study's problems |
+| `study_problems`, `study_table` | the study's problems, and its table on the page |
 | `words` | what the page says around its tables |
 | `report` | docs/tabular.md, its figures and the table of docs/summary.md |
 """

