@@ -11,6 +11,9 @@ from adaclip_tf._internal.keras_both import (
     is_functional,
     layers_of,
     made_of,
+    mapped_graph,
+    repeats_once,
+    size_of_batches,
     strategy_of,
 )
 
@@ -85,6 +88,7 @@ __all__ = [
     "last_learning_rate",
     "layers_of",
     "made_of",
+    "mapped_graph",
     "module_name",
     "modules_in",
     "native",
@@ -92,8 +96,10 @@ __all__ = [
     "optimizer_from",
     "own_weights",
     "path_of",
+    "repeats_once",
     "running_fit",
     "saving",
+    "size_of_batches",
     "steps_per_execution",
     "strategy_of",
     "takes_tensors_as_logs",

@@ -83,3 +83,20 @@ def made_of(dataset: Any) -> list[Any]:
         dataset, "_original_dataset" if isinstance(dataset, tf.distribute.DistributedDataset) else "_dataset", None
     )
     return [within] if isinstance(within, tf.data.Dataset) else []
+
+
+def size_of_batches(batched: Any) -> int | None:
+    """How many elements `dataset.batch` puts into a batch, if the dataset that it made tells."""
+    size = tf.get_static_value(batched._batch_size)
+    return None if size is None else int(size)
+
+
+def repeats_once(repeated: Any) -> bool:
+    """Whether `dataset.repeat` has made a dataset that is handed out just once."""
+    return tf.get_static_value(repeated._count) == 1
+
+
+def mapped_graph(mapped: Any) -> Any:
+    """The graph of the function that `dataset.map` was given; None for other datasets."""
+    function = getattr(getattr(mapped, "_map_func", None), "function", None)
+    return None if function is None else function.graph

@@ -148,3 +148,16 @@ def published_metrics(
         "noise_norm": noise_multiplier * scale_norm / tf.cast(divisor, tf.float32),
         **rule.metrics(state),
     }
+
+
+def published_details(rule: Any, state: Any, specs: Sequence[Any]) -> dict[str, dict[str, tf.Tensor]]:
+    """{variable's name: {"center": a, "scale": b, ...}}, each in its shape. As free to log; the rule adds more."""
+    transform, more = rule.transform(state, specs), rule.details(state)
+    return {
+        spec.name: {
+            "center": tf.broadcast_to(transform.center[index], spec.shape),
+            "scale": tf.broadcast_to(transform.scale[index], spec.shape),
+            **{name: values[index] for name, values in more.items()},
+        }
+        for index, spec in enumerate(specs)
+    }

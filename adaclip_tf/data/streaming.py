@@ -22,7 +22,6 @@ import numpy as np
 import tensorflow as tf
 
 from adaclip_tf._internal import validate
-from adaclip_tf._internal.keras_both import made_of
 from adaclip_tf.data.structures import leaves, map_leaves
 from adaclip_tf.privacy.formed import formed
 
@@ -44,7 +43,7 @@ class Stream:
                     "`arrays` must be a dataset of single examples, dense and all of one shape (call `unbatch()` on "
                     f"one of batches, pad sequences to one length); got elements of {spec}."
                 )
-        cut = formed(dataset, made_of)
+        cut = formed(dataset)
         if cut is not None and not cut.mapped:
             raise ValueError(
                 f"`arrays` must be a dataset of single examples; got batches of {cut.batch_size}, which would be "

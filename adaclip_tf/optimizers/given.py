@@ -12,7 +12,7 @@ from adaclip_tf.privacy.drawn import drawn_of
 
 def check(batches: Any) -> None:
     """Raises ValueError if a function that is mapped over `batches` is known to mix examples."""
-    mapped.check(batches, keras.made_of, drawn_of)
+    mapped.check(batches, keras.made_of, keras.mapped_graph, drawn_of)
 
 
 def to_running_fits() -> Iterator[Any]:

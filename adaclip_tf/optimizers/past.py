@@ -30,19 +30,26 @@ import tensorflow as tf
 from adaclip_tf.gradients import proof
 from adaclip_tf.privacy.past_steps import PastSteps, phase_name
 
-_NOTES = "_adaclip_pasts"  # an attribute of variables
+_NOTES = "_adaclip_pasts"  # an attribute of weights
 
 
 class Past:
-    """The variables. Made by `add(initial value, name)`, which has them saved with the optimizer."""
+    """The variables. Made by `add(initial value, name)`, which has them saved with the optimizer of `weights`."""
 
-    def __init__(self, add: Callable[..., tf.Variable], noised_steps: tf.Variable, phase: np.ndarray):
+    def __init__(
+        self, add: Callable[..., tf.Variable], noised_steps: tf.Variable, phase: np.ndarray, weights: Sequence[Any]
+    ):
         self._steps = noised_steps
         self._noise = add(np.float64(0.0), "past_noise")
         self._batch = add(np.int64(0), "largest_batch")
         # Microbatches of several examples are for batches of one size, which is public (`privacy.events`).
         self._microbatch = proof.exempt(add(np.int64(0), "largest_microbatch"))
         self._phase = add(phase, "phase")
+        # Those before it whose optimizers were made for some of the weights; and itself, for whoever comes after.
+        pasts = [past for weight in weights for past in getattr(weight, _NOTES, ())]
+        self._others = list(dict.fromkeys(pasts))
+        for weight in weights:
+            setattr(weight, _NOTES, (*getattr(weight, _NOTES, ()), self))
 
     def see_microbatch(self, examples: tf.Tensor) -> None:
         """Notes how many examples a microbatch holds, in the step."""
@@ -74,26 +81,14 @@ class Past:
         own = (self._steps, self._noise, self._batch, self._microbatch, self._phase)
         return _past([next(value for v, value in zip(variables, values) if v is mine) for mine in own])
 
+    def others(self) -> list[PastSteps]:
+        """The same of those before it where there were steps, each phase once."""
+        own, found = self.read().phase, {seen.phase: seen for seen in (past.read() for past in self._others)}
+        return [seen for seen in found.values() if seen.steps and seen.phase != own]
+
     def start_phase(self, phase: np.ndarray) -> None:
         """Makes what follows a phase of its own."""
         self._phase.assign(phase)
-
-
-def noted(variables: Sequence[Any]) -> list[Past]:
-    """Those whose optimizers have been made for some of these variables, each once, in order."""
-    return list({id(past): past for variable in variables for past in getattr(variable, _NOTES, ())}.values())
-
-
-def note(variables: Sequence[Any], past: Past) -> None:
-    """Notes on variables whose steps are going to move them, for whoever comes after."""
-    for variable in variables:
-        setattr(variable, _NOTES, (*getattr(variable, _NOTES, ()), past))
-
-
-def steps_of(pasts: Sequence[Past], but: str) -> list[PastSteps]:
-    """What they hold now where there were steps, each phase once and without the one named `but`."""
-    found = {seen.phase: seen for seen in (past.read() for past in pasts)}
-    return [seen for seen in found.values() if seen.steps and seen.phase != but]
 
 
 def _past(values: Sequence[Any]) -> PastSteps:

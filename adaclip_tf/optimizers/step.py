@@ -60,9 +60,7 @@ class PrivateStep:
         self._rule_state = RuleState(self.rule, self._all_specs, variables, add)
         self.noised_steps = add(np.int64(0), "noised_steps")
         self.divisor = add(np.float32(0.0), "divisor")  # B of the last step, for `metrics`
-        self.past = past.Past(add, self.noised_steps, self._first_phase)
-        self._others = past.noted(variables)
-        past.note(variables, self.past)
+        self.past = past.Past(add, self.noised_steps, self._first_phase, variables)
         # Not private, so in neither the saved state nor checkpoints.
         self._accumulators = unnoised.Accumulators(self.settings.accumulation_steps)
         if self.settings.nonprivate_metrics:
@@ -88,7 +86,7 @@ class PrivateStep:
 
     def other_past_steps(self) -> list[past_steps.PastSteps]:
         """What optimizers did that trained some of these variables before, in this program."""
-        return past.steps_of(self._others, self.past_steps().phase) if self.built else []
+        return self.past.others() if self.built else []
 
     def past_steps(self) -> past_steps.PastSteps:
         """How many noised steps there were and what they were like, from the saved state."""
@@ -289,16 +287,7 @@ class PrivateStep:
 
     def details(self) -> dict[str, dict[str, tf.Tensor]]:
         """{variable's name: {"center": a, "scale": b, ...}}, in its shape. Privatised."""
-        state, specs = self.state(), self.specs
-        transform, more = self.rule.transform(state, specs), self.rule.details(state)
-        return {
-            spec.name: {
-                "center": tf.broadcast_to(transform.center[index], spec.shape),
-                "scale": tf.broadcast_to(transform.scale[index], spec.shape),
-                **{name: values[index] for name, values in more.items()},
-            }
-            for index, spec in enumerate(specs)
-        }
+        return core.published_details(self.rule, self.state(), self.specs)
 
 
 def _when(complete: Any, then: Callable[[], Any], specs: Sequence[tf.TensorSpec]) -> Any:

@@ -34,7 +34,7 @@ def given_to_fit(model: Any) -> Given:
         return Given(drawn=drawn, found=True)
     num_batches = int(call.x.cardinality())  # negative: without an end, or not known
     given = Given(False, None, _static_size(call.x), drawn, num_batches if num_batches > 0 else None, found=True)
-    cut = formed(call.x, keras.made_of)
+    cut = formed(call.x)
     if cut is None:
         return given
     size = cut.batch_size if given.batch_size is None else given.batch_size

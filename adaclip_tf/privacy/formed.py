@@ -9,11 +9,10 @@ epoch of them is n / B batches with the B of the pipeline, not the one that some
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
+from adaclip_tf._internal import keras
 from adaclip_tf.privacy.drawn import drawn_of, name_of
 
 _CUTS = ("Batch", "ParallelBatch", "PaddedBatch")
@@ -49,18 +48,13 @@ class Formed(NamedTuple):
     passes_meet: bool
 
 
-def formed(dataset: Any, made_of: Callable[[Any], list[Any]]) -> Formed | None:
-    """How the batches of `dataset` are cut; None where no cut can be seen.
-
-    Args:
-      dataset: what `fit` was given.
-      made_of: from a dataset to those that it was made of.
-    """
+def formed(dataset: Any) -> Formed | None:
+    """How the batches of `dataset`, what `fit` was given, are cut; None where no cut can be seen."""
     mapped = False
     while drawn_of(dataset) is None:
-        kind, inputs = name_of(dataset), made_of(dataset)
+        kind, inputs = name_of(dataset), keras.made_of(dataset)
         if kind in _CUTS:
-            return _cut(dataset, inputs[0], mapped, made_of)
+            return _cut(dataset, inputs[0], mapped)
         if kind not in (*_KEEPS, *_MAPS) or len(inputs) != 1:
             return None
         mapped = mapped or kind in _MAPS
@@ -68,22 +62,22 @@ def formed(dataset: Any, made_of: Callable[[Any], list[Any]]) -> Formed | None:
     return None
 
 
-def _cut(batches: Any, rows: Any, mapped: bool, made_of: Callable[[Any], list[Any]]) -> Formed | None:
-    size = tf.get_static_value(batches._batch_size)
+def _cut(batches: Any, rows: Any, mapped: bool) -> Formed | None:
+    size = keras.size_of_batches(batches)
     if size is None:
         return None
     number = int(rows.cardinality())  # negative: without an end, or not known
-    repeated = any(_repeats(each) for each in _all_below(rows, made_of))
-    return Formed(int(size), mapped, number if number > 0 and not repeated else None, repeated)
+    repeated = any(_repeats(each) for each in _all_below(rows))
+    return Formed(size, mapped, number if number > 0 and not repeated else None, repeated)
 
 
 def _repeats(dataset: Any) -> bool:
-    return name_of(dataset) == "Repeat" and tf.get_static_value(dataset._count) != 1
+    return name_of(dataset) == "Repeat" and not keras.repeats_once(dataset)
 
 
-def _all_below(dataset: Any, made_of: Callable[[Any], list[Any]]) -> Iterator[Any]:
+def _all_below(dataset: Any) -> Iterator[Any]:
     pending = [dataset]
     while pending:
         now = pending.pop()
-        pending.extend(made_of(now))
+        pending.extend(keras.made_of(now))
         yield now

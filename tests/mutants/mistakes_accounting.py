@@ -88,8 +88,8 @@ MISTAKES = (
     Mutation(
         "nobody says that the weights have taken steps under another optimizer",
         "optimizers/past.py",
-        "if seen.steps and seen.phase != but]",
-        "if seen.steps and seen.phase == but]",
+        "if seen.steps and seen.phase != own]",
+        "if seen.steps and seen.phase == own]",
         ("tests/privacy/forgotten_test.py::test_a_second_budget_says_what_it_does_not_count",),
     ),
     Mutation(
@@ -151,8 +151,8 @@ MISTAKES = (
     Mutation(
         "a budget without a ledger forgets other optimizers",
         "privacy/taken.py",
-        "if name != phase and steps]",
-        "if name == phase and steps]",
+        "for name, (_, steps) in self._phases.items() if name != phase}",
+        "for name, (_, steps) in self._phases.items() if name == phase}",
         ("tests/privacy/forgotten_test.py::test_a_new_optimizer_does_not_make_a_budget_forget",),
     ),
     Mutation(

@@ -36,6 +36,9 @@ class Homemade:
     def past_steps(self):
         return PastSteps(self.noised_steps, self._past_noise, 1.0, 100, "phase")
 
+    def other_past_steps(self):
+        return []
+
     def drop_unfinished(self):
         pass
 

@@ -29,7 +29,7 @@ MAY_IMPORT = {
 }
 OUTSIDE = {"benchmarks", "configs", "examples", "requirements", "tests"}
 # The Keras callback and the two modules that look at the `fit` around it.
-KERAS_IN_PRIVACY = {"budget", "fit_data", "run_checks"}
+KERAS_IN_PRIVACY = {"budget", "fit_data", "formed", "run_checks"}
 # Rooms whose questions to Keras's private names are asked in `_internal/keras2.py` and `keras3.py`, one for each
 # generation.
 ASK_KERAS = {"privacy", "data", "tensorboard", "releasing", "optimizers", "scales", "training", "auditing"}

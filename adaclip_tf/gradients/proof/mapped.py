@@ -26,12 +26,15 @@ _FIX = (
 )
 
 
-def check(batches: Any, made_of: Callable[[Any], list[Any]], is_drawn: Callable[[Any], Any]) -> None:
+def check(
+    batches: Any, made_of: Callable[[Any], list[Any]], graph_of: Callable[[Any], Any], is_drawn: Callable[[Any], Any]
+) -> None:
     """Raises ValueError if a function that is mapped over batches is known to bring examples together.
 
     Args:
       batches: what `fit` was given.
       made_of: from a dataset to those that it was made of.
+      graph_of: from what `map` has made to the graph of its function; None from others.
       is_drawn: whether a dataset makes the batches itself, so that it is not looked into.
     """
     pending = [batches]
@@ -40,9 +43,9 @@ def check(batches: Any, made_of: Callable[[Any], list[Any]], is_drawn: Callable[
         name = type(dataset).__name__.strip("_").replace("Dataset", "")
         if not isinstance(dataset, tf.data.Dataset) or is_drawn(dataset) or name not in _HAND_ON:
             continue
-        function = getattr(getattr(dataset, "_map_func", None), "function", None)
-        if name in ("Map", "ParallelMap") and function is not None:
-            _check_function(function.graph)
+        mapped = graph_of(dataset)
+        if mapped is not None:
+            _check_function(mapped)
         pending.extend(made_of(dataset))
 
 
@@ -68,11 +71,9 @@ def _check_function(mapped: Any) -> None:
             )
     unknown = next((label.reason for label in labels if isinstance(label, Lost)), None)
     if unknown is not None:
-        logging.log_first_n(
-            logging.WARNING,
+        logging.warning(
             "A function that is mapped over batches is not known to keep examples apart, and epsilon takes for granted "
             "that it does: %s.",
-            1,
             unknown,
         )
 
