@@ -173,8 +173,8 @@ MISTAKES = (
     Mutation(
         "functions are not looked into",
         "gradients/proof/calls.py",
-        "        results = _outputs(walk.entered[op])\n    except",
-        "        results = labels[:1] * len(op.outputs)\n    except",
+        "        results = _outputs(walk.entered[op])\n        if len",
+        "        results = labels[:1] * len(op.outputs)\n        if len",
         (f"{_REFUSED}[hidden in a function-False]",),
     ),
     Mutation(
