@@ -187,5 +187,5 @@ def embedding_of_places(tokens):
 @model((5, 3))
 def attention_pooling(inputs):
     """A softmax over time, which TensorFlow transposes by axes that it computes."""
-    weights = layers.Softmax(axis=1)(layers.Dense(1)(inputs))
+    weights = layers.Softmax(axis=1)(layers.Dense(1, use_bias=False)(inputs))  # by a bias it has no gradient
     return layers.Dense(2)(layers.Flatten()(layers.Multiply()([layers.Dense(3)(inputs), weights])))
