@@ -83,7 +83,7 @@ def train(problem: Problem, table: Table, change: Change, seed: int) -> dict[str
     x, y, n = competitors.with_ones(table.x_train), table.y_train, len(table.x_train)
     weights = competitors.initial_weights(problem, table.x_train.shape[1], rng)
     classes = problem.outputs if problem.kind == "softmax" else 2
-    plan = _plan(problem, n, classes, change)
+    plan = _plan(problem, n, classes, change.settings)
     asked = _Warmup(problem, weights, x, y, plan, change, rng)
     clip, shapes = asked.learn()
     coordinates = sum(kernel.size for kernel in weights)
@@ -111,7 +111,7 @@ def train(problem: Problem, table: Table, change: Change, seed: int) -> dict[str
 
 
 @functools.lru_cache(maxsize=256)
-def _plan(problem: Problem, examples: int, classes: int, change: Change) -> planning.Plan:
+def _plan(problem: Problem, examples: int, classes: int, settings: Method) -> planning.Plan:
     return planning.make_plan(
         num_examples=examples,
         batch_size=problem.batch_size,
@@ -122,7 +122,7 @@ def _plan(problem: Problem, examples: int, classes: int, change: Change) -> plan
         kernels=2 if problem.hidden else 1,
         accountant="rdp",
         before=None,
-        settings=change.settings,
+        settings=settings,
     )
 
 

@@ -25,7 +25,9 @@ def table(rows=600):
 def warm_up(change, hidden=0, noise=0.0):
     """C and h; without noise, they are a function of the data."""
     problem, data = dataclasses.replace(PROBLEM, hidden=hidden), table()
-    plan = dataclasses.replace(study._plan(problem, len(data.x_train), 3, change), rows_noise=noise, counts_noise=noise)
+    plan = dataclasses.replace(
+        study._plan(PROBLEM, len(data.x_train), 3, change.settings), rows_noise=noise, counts_noise=noise
+    )
     weights = competitors.initial_weights(problem, data.x_train.shape[1], np.random.default_rng(0))
     x = competitors.with_ones(data.x_train)
     return study._Warmup(problem, weights, x, data.y_train, plan, change, np.random.default_rng(0)).learn()
@@ -43,7 +45,8 @@ def test_the_warm_up_is_that_of_the_library():
 
 def test_floors():
     """In its own variable the small column is below the median, as the two rare ones are."""
-    h = {name: warm_up(study.CHANGES[name])[1][0][:-1, 0] for name in study.CHANGES}
+    names = ("default", "no_floor", "rare_known", "rare_counted", "rare_count_asked")
+    h = {name: warm_up(study.CHANGES[name])[1][0][:-1, 0] for name in names}
     small, dense, *rare = h["no_floor"]
     assert max(small, *rare) < 0.5 * dense
     lowest = np.sort(h["default"])
@@ -54,7 +57,9 @@ def test_floors():
         assert min(changed[2:]) > 1.5 * max(rare) / dense
 
 
-@pytest.mark.parametrize("name, hidden", [("default", 3), *[(name, 0) for name in study.CHANGES]])
+@pytest.mark.parametrize(
+    "name, hidden", [("default", 3), ("default", 0), ("rate_05", 0), ("rare_asked", 0), ("rare_count_asked", 0)]
+)
 def test_every_change_trains(name, hidden):
     outcome = study.train(dataclasses.replace(PROBLEM, hidden=hidden), table(), study.CHANGES[name], seed=1)
     assert outcome["metric"] > 40.0
@@ -62,7 +67,7 @@ def test_every_change_trains(name, hidden):
 
 
 def test_one_more_round_is_paid_for():
-    plans = [study._plan(PROBLEM, 500, 3, study.CHANGES[name]) for name in ("default", "rare_count_asked")]
+    plans = [study._plan(PROBLEM, 500, 3, study.CHANGES[name].settings) for name in ("default", "rare_count_asked")]
     assert plans[0].rows_noise == pytest.approx(plans[1].rows_noise)
     assert plans[0].noise_multiplier < plans[1].noise_multiplier
 
