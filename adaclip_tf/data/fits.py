@@ -1,5 +1,7 @@
 """How often an object has looked at data, and the noise that it gets each time: `PrivatePCA`, `PrivateTargetScaling`.
 
+`PrivateScales`, whose noise is that of training, is counted by the same code.
+
 There is one way to the noise, `begin`, and it counts. What can go wrong with an object that holds noise, and why it
 does not here:
 
@@ -28,8 +30,32 @@ from adaclip_tf._internal import validate
 from adaclip_tf.privacy import events
 
 
+class Counted:
+    """Counts how often an object looked at data, under a name that changes with what it stands for."""
+
+    def __init__(self, kind: str):
+        self._kind = kind
+        self.count, self.name, self._process = 0, _new_name(kind), os.getpid()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a copy, or of what was pickled."""
+        self.__dict__.update(state)
+        if not self.count:
+            self.name = _new_name(self._kind)
+
+    def begin(self) -> None:
+        """Counts a fit, before it looks."""
+        if self.count or self._process != os.getpid():
+            self.name = _new_name(self._kind)
+        self.count, self._process = self.count + 1, os.getpid()
+
+    def restore(self, count: Any, name: Any) -> None:
+        """What a file says."""
+        self.count, self.name = validate.positive_integer("fits", count), str(name)
+
+
 class Fits:
-    """Counts the fits of an object with noise.
+    """Counts the fits of an object with noise, and makes it.
 
     >>> fits = Fits("pca", noise_multiplier=8.0, seed=None)
     >>> _ = fits.begin().normal()
@@ -44,22 +70,24 @@ class Fits:
 
     def __init__(self, kind: str, noise_multiplier: float, seed: int | None):
         self.noise_multiplier = validate.noise_multiplier("noise_multiplier", noise_multiplier)
-        self._kind, self._seed = kind, validate.seed("seed", seed)
+        self._seed = validate.seed("seed", seed)
         if seed is not None:
             logging.warning("seed=%d makes the noise of %s predictable: for tests only, NOT private.", seed, kind)
-        self.count, self.name, self._process = 0, _new_name(kind), os.getpid()
+        self._counted = Counted(kind)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Of a copy, or of what was pickled."""
-        self.__dict__.update(state)
-        if not self.count:
-            self.name = _new_name(self._kind)
+    @property
+    def count(self) -> int:
+        """How many fits there were."""
+        return self._counted.count
+
+    @property
+    def name(self) -> str:
+        """What a budget or a ledger knows these fits by."""
+        return self._counted.name
 
     def begin(self) -> np.random.Generator:
         """Counts a fit, and returns its noise: unit draws that no other fit has."""
-        if self.count or self._process != os.getpid():
-            self.name = _new_name(self._kind)
-        self.count, self._process = self.count + 1, os.getpid()
+        self._counted.begin()
         spawned = np.random.SeedSequence(self._seed, spawn_key=(self.count,))
         return np.random.Generator(np.random.Philox(spawned))
 
@@ -75,7 +103,7 @@ class Fits:
 
     def restore(self, count: Any, name: Any) -> None:
         """What a file says."""
-        self.count, self.name = validate.positive_integer("fits", count), str(name)
+        self._counted.restore(count, name)
 
 
 def _new_name(kind: str) -> str:

@@ -23,7 +23,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import uuid
 from typing import Any
 
 import dp_accounting
@@ -33,6 +32,7 @@ from absl import logging
 from adaclip_tf import core, gradients
 from adaclip_tf._internal import files, keras, validate
 from adaclip_tf.core import noise
+from adaclip_tf.data.fits import Counted
 from adaclip_tf.privacy import events
 from adaclip_tf.privacy.epsilon import epsilon_of
 from adaclip_tf.privacy.mechanism import Mechanism
@@ -67,6 +67,7 @@ class PrivateScales:
       names_: the variables' names.
       unseen_: names of the variables whose gradients were hidden by noise while others were not.
       name: tells this object, and what is loaded from its file, from all others: by it a ledger knows it.
+        Another one from the second fit on, and at the first one of a copy (`data.fits`).
       notes: a dict of plain numbers and words, saved with it; nothing here reads them.
     """
 
@@ -90,8 +91,7 @@ class PrivateScales:
         self._noise = noise.NoiseSource(validate.seed("seed", seed))
         if seed is not None:
             logging.warning("seed=%d makes the noise of PrivateScales predictable: for tests only, NOT private.", seed)
-        self._fits = 0
-        self.name, self.notes = f"scales-{uuid.uuid4().hex}", {}
+        self._fits, self.notes = Counted("scales"), {}
         self.clip_: float | None = None
         self.shapes_: list[np.ndarray] = []
         self.names_: list[str] = []
@@ -114,20 +114,22 @@ class PrivateScales:
         """Noise that takes the method's share (3 %) of the budget of a run with these arguments of `noise_multiplier`.
 
         Args:
-          noise_multiplier: z0, what the run would need without the scales.
-          num_examples, batch_size, epochs, steps: as for `epsilon`.
-          classes, settings, seed: as above.
+          noise_multiplier: z0, what the run would need without the scales. The others: as for `epsilon`, and as above.
         """
         run = Mechanism(validate.positive("noise_multiplier", noise_multiplier), num_examples, batch_size)
-        asked = settings.noise(
-            run.noise_multiplier, run.batch_size / run.num_examples, run.count(epochs=epochs, steps=steps)
-        )
+        steps = run.count(epochs=epochs, steps=steps)
+        asked = settings.noise(run.noise_multiplier, run.batch_size / run.num_examples, steps)
         return cls(noise_multiplier=asked.rows, count_noise=asked.counts, classes=classes, settings=settings, seed=seed)
 
     @property
     def noise_multiplier(self) -> float:
         """z_w. It can't be changed: what was asked had it."""
         return self._noise_multiplier
+
+    @property
+    def name(self) -> str:
+        """See above."""
+        return self._fits.name
 
     @property
     def settings(self) -> method.Method:
@@ -142,12 +144,14 @@ class PrivateScales:
     @property
     def event(self) -> dp_accounting.DpEvent:
         """The `dp_accounting` event of all that was fitted so far; before the first `fit`, of one."""
-        asked = self.settings.event(method.QueryNoise(self.noise_multiplier, self.count_noise), max(1, self._fits))
+        asked = self.settings.event(
+            method.QueryNoise(self.noise_multiplier, self.count_noise), max(1, self._fits.count)
+        )
         return events.named(asked, self.name)
 
     def statement(self, *, delta: float) -> str:
         """What was asked of the data and what it cost, in words."""
-        fits, settings = max(1, self._fits), self.settings
+        fits, settings = max(1, self._fits.count), self.settings
         cost = epsilon_of(self.event, delta=delta)
         return (
             f"Scales of the gradients, learnt {'once' if fits == 1 else f'{fits} times'} before training: each time "
@@ -156,8 +160,6 @@ class PrivateScales:
             f"themselves they cost epsilon = {cost:.4g} at delta = {delta:g} (RDP); together with training less than "
             "the sum."
         )
-
-    # -----------------------------------------------------------------------------------------------
 
     def fit(
         self,
@@ -184,7 +186,7 @@ class PrivateScales:
         validate.positive_integer("slice_size", slice_size)
         validate.one_of("gradient_path", gradient_path, gradients.PATHS)
         asked = queries.Queries(model, loss, data, num_examples, slice_size, gradient_path)
-        self._fits += 1  # from here on the data is looked at
+        self._fits.begin()  # from here on the data is looked at
         try:
             self._learn(asked)
         finally:
@@ -231,8 +233,6 @@ class PrivateScales:
     def _normals(self, shapes: list[Any]) -> list[np.ndarray]:
         return [normal.numpy().astype(np.float64) for normal in self._noise.fresh_normals(shapes)]
 
-    # -----------------------------------------------------------------------------------------------
-
     def for_training(self, noise_multiplier: float, expected_batch_size: float | None) -> core.Scales:
         """The scales as an optimizer takes them, with the multiplier mu for its z and B; 1 where B is not known."""
         self._check_fitted()
@@ -259,7 +259,7 @@ class PrivateScales:
             "count_noise": self.count_noise,
             "classes": self.classes,
             "settings": dataclasses.asdict(self.settings),
-            "fits": self._fits,
+            "fits": self._fits.count,
             "names": self.names_,
             "unseen": self.unseen_,
             "coordinates": self._coordinates,
@@ -292,9 +292,9 @@ class PrivateScales:
         )
         checked = core.Scales(about["clip"], shapes)  # raises where the numbers can't be scales
         scales.clip_, scales.shapes_ = checked.clip, list(checked.shapes)
-        scales._fits = validate.positive_integer("fits", about["fits"])
+        scales._fits.restore(about["fits"], about["name"])
         scales._coordinates = validate.positive_integer("coordinates", about["coordinates"])
-        scales.name, scales.notes = str(about["name"]), dict(about["notes"])
+        scales.notes = dict(about["notes"])
         scales.names_ = [str(name) for name in about["names"]]
         scales.unseen_ = [str(name) for name in about["unseen"]]
         return scales

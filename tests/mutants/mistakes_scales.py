@@ -146,8 +146,8 @@ MISTAKES = (
     Mutation(
         "a second fit is free",
         "scales/private_scales.py",
-        "self._fits += 1  # from here on",
-        "self._fits = 1  # from here on",
+        "self._fits.begin()  # from here on",
+        "self._fits.count = 1  # from here on",
         (f"{_SCALES}::test_every_fit_is_paid_for_through_saving_and_loading",),
     ),
     Mutation(

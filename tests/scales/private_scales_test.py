@@ -1,5 +1,7 @@
 """`PrivateScales`: the whole warm-up against an oracle, its event, its noise, and that only noised answers decide."""
 
+import copy
+
 import dp_accounting
 import numpy as np
 import pytest
@@ -190,6 +192,16 @@ def test_a_fit_that_fails_after_it_has_looked_is_paid_for(fitted, monkeypatch):
         assert scales.event.events[0].events[0].count == 3 * fits
 
 
+def test_a_copy_that_is_fitted_too_is_another_one(fitted):
+    """A budget or a ledger takes the same name for the same fit, and counts it once."""
+    unfitted, done = PrivateScales(noise_multiplier=8.0, count_noise=5.0), fitted[1]
+    assert copy.deepcopy(unfitted).name != unfitted.name
+    copied = copy.deepcopy(done)
+    assert copied.name == done.name  # of the one fit that both have
+    copied.fit(fitted[0], loss(), data(20))
+    assert copied.name != done.name and copied.event.events[0].events[0].count == 6
+
+
 @pytest.mark.parametrize("damage", [b"", b"not a file of ours", None])
 def test_damaged_files_are_told(tmp_path, fitted, damage):
     path = tmp_path / "scales.npz"
@@ -201,7 +213,8 @@ def test_damaged_files_are_told(tmp_path, fitted, damage):
 
 def test_numbers_that_are_no_scales_are_told(tmp_path, fitted):
     scales = PrivateScales(noise_multiplier=8.0, count_noise=5.0)
-    scales.clip_, scales.names_, scales._fits, scales._coordinates = 1.0, ["w"], 1, 3
+    scales.clip_, scales.names_, scales._coordinates = 1.0, ["w"], 3
+    scales._fits.begin()
     for bad in (np.nan, 0.0, -1.0, np.inf):
         scales.shapes_ = [np.float32([1.0, bad])]
         scales.save(tmp_path / "scales.npz")
@@ -224,7 +237,7 @@ def test_bad_arguments_are_named(fitted):
         scales.save("nowhere")
     with pytest.raises(ValueError, match="no scales yet"):
         scales.for_training(1.0, 10)
-    assert scales._fits == 0  # nothing of this has looked at the data
+    assert scales._fits.count == 0  # nothing of this has looked at the data
 
 
 @pytest.mark.parametrize("name", ["noise_multiplier", "count_noise", "settings"])
