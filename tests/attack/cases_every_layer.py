@@ -40,7 +40,6 @@ _VECTORS = {
     "Reshape": lambda: L.Reshape((2, -1)),
     "RMSNormalization": lambda: L.RMSNormalization(),
     "Softmax": lambda: L.Softmax(),
-    "SpectralNormalization": lambda: _in_training(L.SpectralNormalization(L.Dense(4))),
     "ThresholdedReLU": lambda: L.ThresholdedReLU(0.1),
     "UnitNormalization": lambda: L.UnitNormalization(),
     "Discretization": lambda: L.Discretization([-1.0, 0.0, 1.0], output_mode="multi_hot"),
@@ -173,13 +172,16 @@ LEFT_OUT = {
     *("InputLayer", "InputSpec", "Layer", "Wrapper", "FlaxLayer", "JaxLayer", "TFSMLayer", "TorchModuleWrapper"),
     *("AbstractRNNCell", "GRUCell", "LSTMCell", "SimpleRNNCell", "StackedRNNCells", "DenseFeatures", "Input"),
     *("ConvLSTM3D", "MelSpectrogram", "MaxNumBoundingBoxes", "RandomFourierFeatures", "SyncBatchNormalization"),
-    *("ActivityRegularization", "Equalization", "RandomContrast", "RandomHeight", "RandomWidth"),
+    *(
+        "ActivityRegularization",
+        "Equalization",
+        "RandomContrast",
+        "RandomHeight",
+        "RandomWidth",
+        "SpectralNormalization",
+    ),
 }
 _SHORT = {"AvgPool": "AveragePooling", "MaxPool": "MaxPooling", "Convolution": "Conv"}
-
-
-def _in_training(layer):
-    return lambda x: layer(x, training=True)  # Keras 2 asks for a Python truth
 
 
 def _of_images(layer):

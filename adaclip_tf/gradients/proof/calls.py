@@ -35,10 +35,12 @@ def _inside(
     for index, (tensor, argument) in enumerate(zip(body.inputs, arguments)):
         if tensor.dtype == tf.resource:
             inner.handles[tensor.ref()] = memory.root(walk, argument)
-        keeps_value = argument.dtype.is_integer and (constant is None or index in constant)
-        symbols = walk.sizes.symbols(argument) if keeps_value else None
+        keeps_value = constant is None or index in constant
+        symbols = walk.sizes.symbols(argument) if keeps_value and argument.dtype.is_integer else None
         if symbols is not None:
             inner.symbols[tensor.ref()] = symbols
+        if keeps_value and isinstance(labels[index], Public) and labels[index].counted:
+            inner.sizes.hand_on(tensor, walk.sizes.extents(argument))
     if len(body.inputs) != len(arguments):
         raise Unproven("calls a function in a way that is not followed")
     inner.advance()

@@ -39,6 +39,11 @@ class Evaluator:
             dims = [r if d is None else d for d, r in zip(dims, self._requested[key])]
         return dims
 
+    def hand_on(self, tensor: tf.Tensor, extents: Any) -> None:
+        """Tells what is known of a public array that a function is given."""
+        if extents is not None and len(extents) == tensor.shape.rank:
+            self._requested[tensor.ref()] = list(extents)
+
     def _requested_shape(self, tensor: tf.Tensor) -> list[Any] | None:
         """What fill, broadcast and random ops were asked for, also behind ops that go entry by entry."""
         if tensor.op.type in graph.ENTRYWISE:
