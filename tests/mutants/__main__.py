@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable
 
 from tests.mutants import mistakes, mutation, page, results, sandbox
-from tests.mutants.modules import MODULES, is_thorough
+from tests.mutants.modules import MODULES
 from tests.mutants.mutation import Mutant
 
 _SLOWEST = 900.0  # seconds that no selection of tests may take
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0 if all(_is_killed(found, mutant) for mutant in chosen) else 1
     if not options.only:
         found.forget({mutant.identifier for mutant in planned})
-    met = page.write(planned, found, options.per_module, places(options.per_module, thorough=True))
+    met = page.write(planned, found, options.per_module)
     print(f"{page.PATH}: the goal is {'met' if met else 'NOT met, or not all were tried'}.")
     return 0 if met or (options.only and all(found.known(mutant) for mutant in chosen)) else 1
 
@@ -50,9 +50,7 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.splitlines()[0])
     names = sorted({*MODULES, *(file.partition("/")[0] for file in MODULES)})
     parser.add_argument("--only", nargs="+", metavar="MODULE", choices=names, help="such as core/rules.py, or flower")
-    parser.add_argument(
-        "--per-module", type=int, default=4, help="how many mutants by tool a module gets; some get more"
-    )
+    parser.add_argument("--per-module", type=int, default=4, help="how many mutants by tool a module gets")
     parser.add_argument("--seed", type=int, default=14, help="draws other places")
     parser.add_argument("--by-hand", action="store_true", help="the written mistakes alone, and no page")
     parser.add_argument("--results", type=pathlib.Path, default=results.PATH)
@@ -71,13 +69,8 @@ def plan(per_module: int, seed: int, by_tool: bool = True) -> list[Mutant]:
         if by_tool:
             from tests.mutants import automatic  # needs cosmic-ray
 
-            planned += automatic.mutants(file, tests, places(per_module, is_thorough(file)), seed)
+            planned += automatic.mutants(file, tests, per_module, seed)
     return planned
-
-
-def places(per_module: int, thorough: bool) -> int:
-    """How many places of a module are tried."""
-    return 2 * per_module if thorough else per_module
 
 
 def _try_all(folder: pathlib.Path, pending: list[Mutant], found: results.Results) -> None:

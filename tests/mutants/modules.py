@@ -35,18 +35,6 @@ _OPTIMIZER = (
     "tests/optimizers/noise_terms_test.py",
 )
 
-# Where a mistake would cost most: twice as many places by tool.
-THOROUGH = (
-    "core/",
-    "gradients/proof/",
-    "gradients/ghost/",
-    "optimizers/step.py",
-    "privacy/account.py",
-    "privacy/events.py",
-    "privacy/ledger.py",
-    "privacy/meter.py",
-)
-
 MODULES: dict[str, tuple[str, ...]] = {
     "core/framework.py": (
         "tests/core/rules_test.py",
@@ -232,7 +220,3 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/optimizers/bad_input_test.py",
     ),
 }
-
-
-def is_thorough(file: str) -> bool:
-    return file.startswith(THOROUGH)

@@ -76,10 +76,6 @@ def test_every_explanation_is_of_a_module_in_the_table_and_of_one_kind():
     }
 
 
-def test_modules_that_are_tried_thoroughly_are_there():
-    assert all(any(file.startswith(name) for file in modules.MODULES) for name in modules.THOROUGH)
-
-
 def _rows(*outcomes):
     """Rows of the page: (name, kind, outcome or None)."""
     return {

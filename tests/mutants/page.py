@@ -24,9 +24,8 @@ for has survived.
   (`tests/mutants/mistakes_*.py`). Each names the tests that must fail for it, by what they assert: a crash is not
   enough.
 - By tool: cosmic-ray's operators, and four more (a check left out, a `raise` left out, a keyword left out, min for
-  max), at up to {most} places of each module, and up to {more} of those on which the guarantee rests most
-  (`THOROUGH` in `modules.py`). Places are drawn by a hash, the same ones in every run. What this page says, it says
-  of these places: others were not tried.
+  max), at up to {most} places of each module, drawn by a hash, the same ones in every run. What this page says, it
+  says of these places: others were not tried.
 
 Survivors are of three kinds. Of an equivalent one no test could notice anything: the program does the same. A harmless
 one does something else, but nothing that privacy, its accounting or any result hangs on: how much memory is used, how
@@ -34,12 +33,12 @@ a line is broken. All others are gaps, and say so below. No mistake by hand may 
 """
 
 
-def write(planned: Sequence[Mutant], results: Results, most: int, more: int) -> bool:
+def write(planned: Sequence[Mutant], results: Results, most: int) -> bool:
     """Writes the page; whether the goal is met: see `_verdict`."""
     rows = {mutant.identifier: (mutant, results.known(mutant)) for mutant in planned}
     by_hand = sum(mutant.kind == mutation.BY_HAND for mutant in planned)
     verdict, met = _verdict(rows)
-    head = _HEAD.format(by_hand=by_hand, most=most, more=more)
+    head = _HEAD.format(by_hand=by_hand, most=most)
     PATH.write_text("\n".join([head, verdict, _table(rows), _survivors(rows), _adding()]))
     return met
 
