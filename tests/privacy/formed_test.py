@@ -3,7 +3,6 @@
 import pytest
 import tensorflow as tf
 
-from adaclip_tf._internal.keras_both import made_of
 from adaclip_tf.privacy.drawn import Drawn, note
 from adaclip_tf.privacy.formed import Formed, formed
 
@@ -34,17 +33,17 @@ def same(*batch):
     ],
 )
 def test_what_a_pipeline_shows(dataset, expected):
-    assert formed(dataset, made_of) == expected
+    assert formed(dataset) == expected
 
 
 def test_a_size_that_only_the_run_knows_is_not_known():
     @tf.function
     def trace(size):
-        assert formed(tf.data.Dataset.range(100).batch(size), made_of) is None
+        assert formed(tf.data.Dataset.range(100).batch(size)) is None
         return size
 
     trace(tf.constant(8, tf.int64))
 
 
 def test_what_was_drawn_is_not_cut():
-    assert formed(note(ROWS.batch(8), Drawn(100, 8, 1)).prefetch(1), made_of) is None
+    assert formed(note(ROWS.batch(8), Drawn(100, 8, 1)).prefetch(1)) is None
