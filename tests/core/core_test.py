@@ -598,3 +598,14 @@ def test_the_core_imports_tensorflow_and_nothing_that_may_go_away():
         "typing",
     }
     assert not [node for node in nodes if isinstance(node, ast.Attribute) and node.attr == "keras"]
+
+
+@pytest.mark.parametrize("center", [0.0, -1.0, -0.5, 0.5])
+def test_the_transform_of_a_sum_is_the_sum_of_transforms(center):
+    """A center that is known beforehand is left out only where it is 0."""
+    records = np.float32([[1.0, -2.0], [0.5, 4.0]])
+    weights = np.float32([0.25, 1.0])
+    transform = core.Transform([tf.constant(center)], [tf.constant([0.5, 2.0])])
+    found = transform.apply_to_sum(tf.constant(weights @ records), tf.constant(weights.sum()), 0)
+    expected = (weights[:, np.newaxis] * (records - center) / np.float32([0.5, 2.0])).sum(axis=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -193,4 +193,11 @@ MISTAKES = (
         'uniform(specs, state["l2_norm_clip"])',
         ("tests/core/rules_test.py::test_the_quantile_rule_follows_tensorflow_privacy",),
     ),
+    Mutation(
+        "a center below 0 that is known beforehand is left out of the sum",
+        "core/framework.py",
+        "tf.get_static_value(center) == 0.0",
+        "tf.get_static_value(center) <= 0.0",
+        ("tests/core/core_test.py::test_the_transform_of_a_sum_is_the_sum_of_transforms[-0.5]",),
+    ),
 )

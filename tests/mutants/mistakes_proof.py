@@ -350,4 +350,25 @@ MISTAKES = (
         "        if False:",
         ("tests/gradients/isolated_test.py::test_gradients_are_those_at_the_weights_of_the_loss",),
     ),
+    Mutation(
+        "a bias's gradient has its channels behind the first axis in any layout",
+        "gradients/proof/contractions.py",
+        'channel = 1 if op.get_attr("data_format") == b"NCHW" else',
+        'channel = 1 if op.get_attr("data_format") >= b"NCHW" else',
+        (f"{_REFUSED}[a bias's gradient with the examples in the middle-True]",),
+    ),
+    Mutation(
+        "splits of texts may be anything that is made of their lengths",
+        "gradients/proof/texts.py",
+        'ends.type != "Cumsum" or graph',
+        'ends.type != "Cumsum" and graph',
+        ("tests/gradients/proof/texts_test.py::test_what_may_join_texts_is_not_proven[cut at products of lengths]",),
+    ),
+    Mutation(
+        "of what is zipped only a part is looked at",
+        "gradients/proof/mapped.py",
+        "            continue",
+        "            break",
+        ("tests/gradients/proof/mapped_test.py::test_every_part_of_a_zip_is_looked_at",),
+    ),
 )

@@ -35,6 +35,13 @@ def test_what_mixes_is_refused(name):
         given.check(_batches().map(MIXING[name]).repeat())
 
 
+def test_every_part_of_a_zip_is_looked_at():
+    numbers, mixed = tf.data.Dataset.range(2), _batches().map(_mixed_up)
+    for zipped in (tf.data.Dataset.zip((numbers, mixed)), tf.data.Dataset.zip((mixed, numbers))):
+        with pytest.raises(ValueError, match="mapped over batches"):
+            given.check(zipped)
+
+
 def test_what_does_not_is_not():
     noisy = _batches().map(lambda x, y: (x / 2.0 + tf.random.normal(tf.shape(x)), y)).enumerate()
     given.check(noisy.map(lambda i, batch: (batch[0] * tf.cast(i, tf.float32), batch[1])))

@@ -186,6 +186,10 @@ REFUSED = {
         "range from the whole batch",
     ),
     "the sum of all": (lambda x, y: tf.reshape(tf.reduce_sum(x), [1]), APART),
+    "a bias's gradient with the examples in the middle": (
+        lambda x, y: _rows(x) * tf.raw_ops.BiasAddGrad(out_backprop=tf.tile(tf.transpose(x)[..., None], [1, 1, 8])),
+        APART,
+    ),
 }
 # With a batch size that is fixed, these are constants.
 REFUSED_DYNAMIC = {

@@ -63,13 +63,28 @@ def _counts(texts, change=lambda words: words, size=4):
     return _loss(tf.math.bincount(ids, minlength=size, maxlength=size, dtype=tf.float32, axis=-1))
 
 
+def _counts_by_hand(texts, ends=tf.cumsum):
+    split = tf.raw_ops.StringSplitV2(input=texts, sep="")
+    count = tf.cast(split[2][0], tf.int32)
+    lengths = tf.math.bincount(tf.cast(split[0][:, 0], tf.int32), minlength=count, maxlength=count)
+    counts = tf.raw_ops.RaggedBincount(
+        splits=tf.cast(tf.concat([[0], ends(lengths)], 0), tf.int64),
+        values=tf.cast(tf.strings.to_hash_bucket_fast(split[1], 4), tf.int32),
+        size=4,
+        weights=tf.zeros([0]),
+    )
+    return _loss(counts)
+
+
 PROVEN = {
+    "counted by hand": _counts_by_hand,
     "padded": lambda texts: _loss(_padded(_lengths(texts))),
     "word by word": _with_words(lambda words: tf.where(words > 3.0, words, 2.0 * words + 1.0)),
     "by hand": _by_hand,
     "counted": _counts,
 }
 UNKNOWN = {
+    "cut at products of lengths": lambda texts: _counts_by_hand(texts, tf.math.cumprod),
     "as long as the longest": lambda texts: tf.reduce_mean(_lengths(texts).to_tensor(), axis=1),
     "words turned round": _with_words(lambda words: tf.reverse(words, [0])),
     "words moved on": _with_words(lambda words: tf.roll(words, 1, axis=0)),
