@@ -45,6 +45,16 @@ def test_forms_of_a_product(form, rng):
         case.check(normal(rng, size, *inputs), all_recognised=exact)
 
 
+def test_a_nan_of_an_example_left_out_stays_out_of_a_sum_that_is_one_product(rng):
+    """The kernel is larger than what its gradient is made of, in several rows for each example."""
+    model = tf.keras.Sequential([tf.keras.Input([5, 5, 16]), layers.Conv2D(32, 3, dilation_rate=2), layers.Flatten()])
+    case = Case(lambda x: squared_error(model(x)), model.trainable_variables, tf.TensorSpec([None, 5, 5, 16]), rng)
+    x, left_out = normal(rng, 3, 5, 5, 16), np.float32([1.0, 0.0, 1.0])
+    clean = case.ghost(x, left_out)[0][2]
+    x[1, 0, 0, 0] = np.nan
+    np.testing.assert_array_equal(case.ghost(x, left_out)[0][2], clean)
+
+
 def test_batched_products_with_a_kernel_are_not_formed_per_example(rng):
     w = variable(rng, 5, 3)
     case = Case(lambda x: squared_error(tf.linalg.matmul(x, w)), [w], tf.TensorSpec([None, 4, 5]), rng)
