@@ -42,7 +42,7 @@ def _axes_of_another_shape(x):
 
 def _axes_of_features_by_count(x):
     """Features are added up for batches of less than 8."""
-    shape = tf.stack([2, 9 - 8 * (_n(x) // 8)])
+    shape = tf.stack([2, 9 - 8 * tf.minimum(_n(x) // 8, 1)])
     return x + tf.stop_gradient(tf.reduce_sum(x, axis=_axes_of(shape, tf.constant([2, 9])), keepdims=True))
 
 

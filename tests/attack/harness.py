@@ -239,14 +239,20 @@ class Reference:
     def clipped_sums(self, data, clips) -> list[np.ndarray]:
         """sum_k g_k / max(C, |g_k|). A weight per example counts after clipping if it is at most 1."""
         after = np.ones(num_examples(data))
-        if self._problem.loss_fn is None and not self._problem.players and len(data) == 3 and data[2].ndim == 1:
-            after = np.where(data[2] <= 1.0, data[2], 1.0)
-            data = (*data[:2], np.where(data[2] <= 1.0, 1.0, data[2]).astype(data[2].dtype))
+        if self._problem.loss_fn is None and not self._problem.players and len(data) == 3 and _per_example(data[2]):
+            small = data[2] <= 1.0
+            after = np.where(small, data[2], 1.0).reshape(-1)
+            data = (*data[:2], np.where(small, 1.0, data[2]).astype(data[2].dtype))
         sums = []
         for gradients, clip in zip(self.gradients(data), clips):
             norms = np.linalg.norm(gradients, axis=1, keepdims=True)
             sums.append((after[:, np.newaxis] * gradients / np.maximum(clip, norms)).sum(axis=0))
         return sums
+
+
+def _per_example(weights) -> bool:
+    """Whether the step sees one weight per example. Keras 2 makes a vector of a column, Keras 3 multiplies by it."""
+    return weights.ndim == 1 or (weights.ndim == 2 and weights.shape[1] == 1 and keras.GENERATION == 2)
 
 
 def _gradient(loss_fn, variables):
