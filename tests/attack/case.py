@@ -24,6 +24,7 @@ class Problem:
     loss: Any = None  # what `compile` gets; a loss with reduction="none"
     derive: Callable | None = None  # what the dataset does to a batch: (*batch) -> batch
     loss_fn: Callable | None = None  # batch -> loss per example, if it is not the compiled one
+    mean: Callable | None = None  # (batch of one, its loss) -> the example's loss, if that is not the plain mean of it
     players: list | None = None  # [(loss_fn, variables)], each with an optimizer of its own, in one step
     compile: dict = dataclasses.field(default_factory=dict)  # more arguments of `compile`
     memory: Callable[[], list] | None = None  # what else a step could write to, as arrays
@@ -173,6 +174,11 @@ def minimize(optimizer, loss, variables, tape):
         optimizer.minimize(loss, variables, tape=tape)
     else:
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+
+
+def mean_of_tokens(batch, loss):
+    """The mean over the places that Keras's mask leaves: those with a token that is not 0."""
+    return tf.reduce_sum(loss) / tf.reduce_sum(tf.cast(batch[0] != 0, loss.dtype))
 
 
 def inputs_like(x):

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from adaclip_tf._internal import keras
-from tests.attack.case import Apply, PerExample, Problem, case, net, tokens
+from tests.attack.case import Apply, PerExample, Problem, case, mean_of_tokens, net, scce, tokens
 from tests.attack.cases_everyday_tables import ByTable
 from tests.attack.cases_sequences import WORDS
 
@@ -23,10 +23,10 @@ def padded(length=6, vocabulary=11):
     return lambda rng, n: (tokens(length, vocabulary)(rng, n)[0], rng.integers(0, 2, (n, 1)).astype(np.float32))
 
 
-def _any_length(build, data, loss, dtype="int64"):
+def _any_length(build, data, loss, dtype="int64", **options):
     """A functional model over sequences of unknown length, as in Keras's examples: `Input((None,))`."""
     ids = tf.keras.Input((None,), dtype=dtype)
-    return Problem(tf.keras.Model(ids, build(ids)), data, loss)
+    return Problem(tf.keras.Model(ids, build(ids)), data, loss, **options)
 
 
 def _vectorizer(length=6):
@@ -169,7 +169,7 @@ def tagger_with_mask_of_any_length():
     def build(x):
         return L.Dense(3)(L.Bidirectional(L.LSTM(3, return_sequences=True))(L.Embedding(11, 4, mask_zero=True)(x)))
 
-    return _any_length(build, data, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none"))
+    return _any_length(build, data, scce(), mean=mean_of_tokens)
 
 
 class Positions(L.Layer):

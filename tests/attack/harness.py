@@ -218,7 +218,7 @@ class Reference:
         if self._functions is None:
             spec = singles[0].element_spec
             self._functions = [
-                tf.function(_gradient(loss_fn, variables), input_signature=[spec])
+                tf.function(_gradient(loss_fn, self._problem.mean, variables), input_signature=[spec])
                 for loss_fn, variables in self._problem.all_players()
             ]
         start = [(v, v.numpy()) for v in self._problem.model.non_trainable_variables]
@@ -255,10 +255,11 @@ def _per_example(weights) -> bool:
     return weights.ndim == 1 or (weights.ndim == 2 and weights.shape[1] == 1 and keras.GENERATION == 2)
 
 
-def _gradient(loss_fn, variables):
+def _gradient(loss_fn, mean, variables):
     def gradient(batch):
         with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.cast(loss_fn(batch), tf.float32))
+            loss = tf.cast(loss_fn(batch), tf.float32)
+            loss = mean(batch, loss) if mean else tf.reduce_mean(loss)
         native = [keras.native(variable) for variable in variables]  # zeros of Keras 3's own have no type
         gradients = tape.gradient(loss, native, unconnected_gradients="zero")
         return tf.concat([tf.reshape(tf.cast(tf.convert_to_tensor(g), tf.float32), [-1]) for g in gradients], 0)
