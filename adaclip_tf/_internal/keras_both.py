@@ -98,5 +98,14 @@ def repeats_once(repeated: Any) -> bool:
 
 def mapped_graph(mapped: Any) -> Any:
     """The graph of the function that `dataset.map` was given; None for other datasets."""
-    function = getattr(getattr(mapped, "_map_func", None), "function", None)
+    return _graph_of(mapped, "_map_func")
+
+
+def predicate_graph(chosen: Any) -> Any:
+    """The graph of the function that `dataset.filter` or `take_while` was given; None for other datasets."""
+    return _graph_of(chosen, "_predicate")
+
+
+def _graph_of(dataset: Any, name: str) -> Any:
+    function = getattr(getattr(dataset, name, None), "function", None)
     return None if function is None else function.graph

@@ -42,7 +42,7 @@ def name_of(dataset: Any) -> str:
 
 
 # What leaves draws as they are, of all that can be made of batches. `repeat` draws anew.
-_KEEPS_DRAWS = ("Map", "ParallelMap", "Prefetch", "Options", "Take", "Skip", "Repeat", "Zip", "Enumerate", "Shuffle")
+KEEPS_DRAWS = ("Map", "ParallelMap", "Prefetch", "Options", "Take", "Skip", "Repeat", "Zip", "Enumerate", "Shuffle")
 # Of those, what leaves the parts of a logical batch together and in order.
 _KEEPS_PARTS = ("Map", "Prefetch", "Options", "Repeat", "Enumerate")
 _HANDED_OUT = ("Distributed", "OwnedIterator")  # by a strategy, which cuts a batch for its replicas; one by one
@@ -73,7 +73,7 @@ def drawn_within(batches: Any, made_of: Callable[[Any], list[Any]]) -> Drawn | N
             draws.append(drawn)
             continue
         name, inputs = name_of(dataset), made_of(dataset)
-        if name not in (*_KEEPS_DRAWS, *_HOLDS_NO_DATA, *_HANDED_OUT):
+        if name not in (*KEEPS_DRAWS, *_HOLDS_NO_DATA, *_HANDED_OUT):
             (made if inputs else beside).append(name)
         named.append(name)
         pending.extend(inputs)

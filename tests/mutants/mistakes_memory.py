@@ -147,6 +147,6 @@ MISTAKES = (
         "optimizers/dp_optimizer.py",
         "            self.check_batches(batches)\n",
         "            pass\n",
-        ("tests/gradients/proof/mapped_test.py::test_fit_looks_at_its_dataset",),
+        ("tests/optimizers/given_test.py::test_fit_looks_at_its_dataset",),
     ),
 )

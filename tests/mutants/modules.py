@@ -134,6 +134,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/ghost/slices.py": _GHOST,
     "gradients/ghost/terms.py": (*_GHOST, "tests/gradients/gradients_test.py"),
     "optimizers/centers.py": ("tests/optimizers/centers_test.py",),
+    "optimizers/given.py": ("tests/optimizers/given_test.py",),
     "optimizers/fused.py": ("tests/optimizers/joined_test.py",),
     "optimizers/joined.py": ("tests/optimizers/joined_test.py",),
     "optimizers/step.py": (

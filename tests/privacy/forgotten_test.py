@@ -98,15 +98,18 @@ def test_an_older_state_does_not_make_a_budget_forget(tmp_path):
     assert budget.epsilon == epsilon(3 * PER_EPOCH)
 
 
-def test_a_run_that_was_broken_off_is_not_forgotten_with_its_optimizer():
-    class Stop(tf.keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            if batch == 1:
-                raise KeyboardInterrupt
+class _Interrupted(tf.keras.callbacks.Callback):
+    """By the user, after two steps."""
 
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 1:
+            raise KeyboardInterrupt
+
+
+def test_a_run_that_was_broken_off_is_not_forgotten_with_its_optimizer():
     model, budget = _POOL.take(), made_budget()
     with pytest.raises(KeyboardInterrupt):
-        train(model, budget, Stop())
+        train(model, budget, _Interrupted())
     model.compile(optimizer(), models.per_example_loss())
     train(model, budget)
     assert budget.epsilon == epsilon(2 + PER_EPOCH)
@@ -114,15 +117,9 @@ def test_a_run_that_was_broken_off_is_not_forgotten_with_its_optimizer():
 
 def test_the_call_that_an_interrupt_hit_is_not_forgotten_with_its_optimizer():
     """The step was taken, and the budget was not told: what comes before it in the list was interrupted."""
-
-    class Stop(tf.keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            if batch == 1:
-                raise KeyboardInterrupt
-
     model, budget = _POOL.take(), made_budget()
     with pytest.raises(KeyboardInterrupt):
-        model.fit(batches(), verbose=0, callbacks=[Stop(), budget])
+        model.fit(batches(), verbose=0, callbacks=[_Interrupted(), budget])
     assert budget.noised_steps == 2
     model.compile(optimizer(), models.per_example_loss())
     assert budget.epsilon == epsilon(2)
