@@ -25,6 +25,7 @@ import adaclip_tf.optimizers.replicas
 from adaclip_tf._internal import keras
 from adaclip_tf.data import sampling
 from examples import launch
+from examples.common import workdirs
 from tests import models
 
 BATCH, EXAMPLES = 7, 70 + 2  # does not divide by 2, 3 or 4; the last batch has two examples
@@ -424,9 +425,9 @@ def fault(folder, kill_at=None, z=0.0):
             os.kill(os.getpid(), signal.SIGKILL)
 
     first_step = []
-    budget = adaclip_tf.PrivacyBudget(num_examples=1000, batch_size=BATCH, delta=1e-4)
+    budget = adaclip_tf.PrivacyBudget(num_examples=EXAMPLES, batch_size=BATCH, delta=1e-4, sampling="shuffled")
     calls = [
-        tf.keras.callbacks.BackupAndRestore(str(folder / "backup"), delete_checkpoint=False),
+        workdirs.backup_callback(folder, writes=worker_number() == 0),
         budget,
         tf.keras.callbacks.LambdaCallback(
             on_train_begin=lambda logs: first_step.append(int(optimizer.noised_steps.numpy())),

@@ -43,7 +43,7 @@ class Proof:
         self._trivial = False
         self._checks: set[int] = set()
         ancestors = graph.ancestors(loss.op)
-        _refuse_hidden_state(ancestors)
+        _refuse_hidden_state(self.walk, ancestors)
         label = self.walk.label(loss)
         self._refuse_mixing(label)
         read = _resources(self.walk, ancestors)
@@ -207,7 +207,15 @@ def _resources(walk: Walk, ancestors: set[tf.Operation]) -> set[Any]:
     return {memory.root(walk, tensor) for op in ancestors for tensor in op.inputs if tensor.dtype == tf.resource}
 
 
-def _refuse_hidden_state(ancestors: set[tf.Operation]) -> None:
+def _joins_what_is_public(walk: Walk, op: tf.Operation) -> bool:
+    """Whether nothing of a batch goes into a collective op: what the other replicas hold can't be left out of it.
+
+    TensorFlow itself asks on several workers whether their datasets are at an end, before it hands out a batch.
+    """
+    return all(isinstance(walk.label(tensor), Public) for tensor in op.inputs)
+
+
+def _refuse_hidden_state(walk: Walk, ancestors: set[tf.Operation]) -> None:
     for op in ancestors:
         for inner in (op, *graph.inside(op)):
             if inner.type in graph.PYTHON:
@@ -215,7 +223,7 @@ def _refuse_hidden_state(ancestors: set[tf.Operation]) -> None:
                     f"The loss depends on the op {inner.name!r} ({inner.type}): Python code in the middle of a graph, "
                     "which may remember examples. Write it with TensorFlow ops, or apply it to the data beforehand."
                 )
-            if inner.type in graph.COLLECTIVE:  # the other replicas' are there even where one example is run alone
+            if inner.type in graph.COLLECTIVE and not (inner is op and _joins_what_is_public(walk, op)):
                 raise ValueError(
                     f"The loss depends on the op {inner.name!r} ({inner.type}), which joins the examples of several "
                     f"replicas. {_FIX}"

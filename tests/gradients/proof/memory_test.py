@@ -238,15 +238,31 @@ def test_a_generator_behind_the_optimizer_is_not_moved_by_data(moved_by):
             _proven(step)
 
 
+def _of_all_replicas(x):
+    return tf.raw_ops.CollectiveReduceV2(
+        input=x, group_size=2, group_key=1, instance_key=1, ordering_token=[], merge_op="Add", final_op="Id"
+    )
+
+
 def test_what_replicas_join_is_refused():
     def step(x):
-        total = tf.raw_ops.CollectiveReduceV2(
-            input=x, group_size=2, group_key=1, instance_key=1, ordering_token=[], merge_op="Add", final_op="Id"
-        )
-        proof.prove(_loss(x + tf.ensure_shape(total, [None, 3])))
+        proof.prove(_loss(x + tf.ensure_shape(_of_all_replicas(x), [None, 3])))
 
     with pytest.raises(ValueError, match="joins the examples of several replicas"):
         _proven(step)
+
+
+def test_whether_all_replicas_have_a_batch_is_public():
+    """As TensorFlow asks on several workers before a dataset hands one out."""
+    iterator = iter(tf.data.Dataset.from_tensor_slices(tf.ones([8, 3])).batch(4))
+
+    def step():
+        element = iterator.get_next_as_optional()
+        have_one = _of_all_replicas(tf.cast(element.has_value(), tf.int32))
+        x = tf.cond(tf.reshape(have_one, []) > 0, element.get_value, lambda: next(iterator))
+        proof.prove(_loss(x))
+
+    tf.function(step, autograph=False).get_concrete_function()
 
 
 @pytest.mark.parametrize("second", [0, 1])
