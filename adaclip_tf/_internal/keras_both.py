@@ -27,10 +27,19 @@ class FitCall(NamedTuple):
 
 
 def is_called_in(graph: Any, name: str) -> bool:
-    """Whether `graph` is that of Keras's own function of this name, which is being run."""
-    frame: types.FrameType | None = sys._getframe(1) if getattr(graph, "name", None) == name else None
+    """Whether `graph` is that of Keras's own function of this name, which is being run.
+
+    By any thread: replicas of a `MirroredStrategy` have threads of their own, while the one that runs Keras waits.
+    """
+    if getattr(graph, "name", None) != name:
+        return False
+    return any(_runs(thread, name) for thread in sys._current_frames().values())
+
+
+def _runs(frame: types.FrameType | None, name: str) -> bool:
+    names = (name, f"tf__{name}")  # the latter as AutoGraph has written it anew
     while frame is not None:
-        if frame.f_code.co_name == name and frame.f_globals.get("__name__", "").startswith(("keras.", "tf_keras.")):
+        if frame.f_code.co_name in names and frame.f_globals.get("__name__", "").startswith(("keras.", "tf_keras.")):
             return True
         frame = frame.f_back
     return False

@@ -1,5 +1,7 @@
 """Tests of `adaclip_tf._internal.keras`: private names of the Keras that is installed mean what they are read for."""
 
+import threading
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -124,6 +126,26 @@ def test_train_step(model):
 
     assert keras.has_keras_train_step(model)
     assert not keras.has_keras_train_step(Own())
+
+
+def test_the_function_around_a_train_step_is_known_in_a_replicas_thread():
+    said, graphs = {}, []
+
+    class Own(tf.keras.Model):
+        def train_step(self, data):
+            graph = tf.compat.v1.get_default_graph()
+            graphs.append(graph)
+            said["own"] = keras.is_step_function(graph)
+            other = threading.Thread(target=lambda: said.update(other=keras.is_step_function(graph)))
+            other.start()
+            other.join()
+            return {"loss": tf.constant(0.0)}
+
+    own = Own()
+    own.compile("sgd", jit_compile=True)  # for Keras 2 has no function of its own otherwise
+    own.fit(np.zeros((2, 2), np.float32), verbose=0)
+    assert said == {"own": True, "other": True}
+    assert not keras.is_step_function(graphs[-1])  # Keras runs no more
 
 
 def test_logs_are_left_as_tensors(model):
