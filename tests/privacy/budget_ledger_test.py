@@ -17,7 +17,7 @@ from adaclip_tf import DPFixedClipSGD, Ledger, PrivacyBudget, PrivacyBudgetSpent
 from adaclip_tf.privacy import accountants, events, run_checks
 from adaclip_tf.privacy import ledger as ledger_lib
 from adaclip_tf.privacy.mechanism import Mechanism
-from tests import models
+from tests import generations, models
 from tests.optimizers import pool
 
 N, BATCH, DELTA, Z, PER_EPOCH = 32, 4, 1e-3, 2.0, 6
@@ -116,6 +116,7 @@ def test_weights_loaded_alone_forget_nothing(path):
     assert fit(other, path)[0] == [epsilon((STEP, 12))]
 
 
+@generations.keras2_only  # Keras 3 has no such format
 @pytest.mark.slow
 def test_a_saved_model_format_that_drops_the_state_forgets_nothing(path, tmp_path):
     model = compiled()
