@@ -39,7 +39,7 @@ MISTAKES = (
         "a write behind the loss is labelled without what it is computed from",
         "gradients/proof/walk.py",
         "                pending.extend(tensor.op for tensor in op.inputs if self._look_up(tensor) is None)\n",
-        "                self.labels.update((tensor.ref(), Public()) for tensor in op.inputs if not self._look_up(tensor))\n",
+        "                self.labels.update((part.ref(), Public()) for part in op.inputs if not self._look_up(part))\n",
         (f"{_BEHIND}[a sum of as many ones]",),
     ),
     Mutation(

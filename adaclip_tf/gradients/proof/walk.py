@@ -90,7 +90,8 @@ class Walk:
 
     def _look_up(self, tensor: tf.Tensor) -> Any:
         """What was noised is public, whatever was found before somebody said so."""
-        return memory.known_private(self.graph).get(tensor.ref()) or self.labels.get(tensor.ref())
+        key = tensor.ref()
+        return memory.known_private(self.graph).get(key) or self.labels.get(key)
 
     def advance(self) -> None:
         """Labels what was added to the graph since the last call."""
