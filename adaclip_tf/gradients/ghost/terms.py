@@ -250,8 +250,8 @@ def over_square(scale: tf.Tensor) -> tf.Tensor:
 
 def expanded(quadratic: tf.Tensor, linear: tf.Tensor, constant: tf.Tensor) -> SquaredNorms:
     """The expanded square from sum g^2 p, sum g a p and sum a^2 p."""
-    squares, twice = made.op("AddV2", quadratic, constant), made.op("Mul", made.constant(2.0, tf.float32), linear)
-    return SquaredNorms(made.op("Sub", squares, twice), made.op("AddV2", squares, made.op("Abs", twice)))
+    squares, twice = quadratic + constant, made.constant(2.0, tf.float32) * linear
+    return SquaredNorms(squares - twice, squares + tf.abs(twice))
 
 
 def direct_norms(gradients: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
