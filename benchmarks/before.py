@@ -2,6 +2,7 @@
 
     git worktree add --detach /tmp/before aee7d4f       # the last commit before the proof about rows
     python -m benchmarks.before --checkout=/tmp/before  # on Keras 2, where earlier checkouts run
+    python -m benchmarks.before --checkout=/tmp/before --cases=lstm,tied --rounds=3
 
 Processes of both take turns, each times some steps of a model of `benchmarks.cases`; the medians are compared. What is
 compared is the library: models, data and the way of timing are this checkout's.
@@ -73,11 +74,13 @@ def main(arguments: list[str]) -> None:
         sys.path = [path for path in sys.path if pathlib.Path(path or ".").resolve() != HERE.parent]
         print(json.dumps(arm(arguments[1])))
         return
-    (checkout,) = (argument.partition("=")[2] for argument in arguments if argument.startswith("--checkout="))
+    options = {"--cases": ",".join(CASES), "--rounds": str(ROUNDS)}
+    options |= dict(argument.split("=", 1) for argument in arguments)
+    checkout = options["--checkout"]
     print("| model | ms per step before | now | ratio | first step before, s | now | ratio |\n|---|" + "--:|" * 6)
-    for case in CASES:
+    for case in options["--cases"].split(","):
         turns: dict[str, list[dict]] = {checkout: [], str(HERE.parent.parent): []}
-        for _ in range(ROUNDS):
+        for _ in range(int(options["--rounds"])):
             for path, results in turns.items():
                 results.append(_turn(path, case))
         cells = []

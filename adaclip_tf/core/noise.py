@@ -231,7 +231,7 @@ def _first(number: int, flat: tf.Tensor) -> tf.Tensor:
     """`flat[:number]`, in as few ops as can be: there is one for each variable."""
     if flat.shape[0] == number:
         return flat
-    return tf.raw_ops.Slice(input=flat, begin=made.constant([0]), size=made.constant([number]))
+    return made.op("Slice", flat, made.constant([0]), made.constant([number]))
 
 
 def _interpreted(pairs: int, key: tf.Tensor, counter: tf.Tensor) -> tf.Tensor:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from adaclip_tf._internal import made
+
 _ROUNDS = 10
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 _WEYL = 0x9E3779B9, 0xBB67AE85
@@ -29,13 +31,18 @@ def blocks(number: int, key: tf.Tensor, counter: tf.Tensor) -> tuple[tf.Tensor, 
     multipliers = [tf.constant(multiplier, tf.uint64) for multiplier in _MULTIPLIERS]
     k = halves(key[0], half)
     for turn in range(_ROUNDS):
-        (one, two), (three, four) = (halves(tf.cast(x[2 * i], tf.uint64) * multipliers[i], half) for i in (0, 1))
+        wide = [made.op("Cast", x[2 * i], DstT=tf.uint64) for i in (0, 1)]
+        (one, two), (three, four) = (halves(made.op("Mul", wide[i], multipliers[i]), half) for i in (0, 1))
         # The same for all blocks, each a number of its own: cut out of one list they would be read again in every turn.
-        k0, k1 = (k[i] + tf.constant(turn * _WEYL[i] & 0xFFFFFFFF, tf.uint32) for i in (0, 1))
-        x = four ^ (x[1] ^ k0), three, two ^ (x[3] ^ k1), one
+        k0, k1 = (made.op("AddV2", k[i], tf.constant(turn * _WEYL[i] & 0xFFFFFFFF, tf.uint32)) for i in (0, 1))
+        x = _xor(four, _xor(x[1], k0)), three, _xor(two, _xor(x[3], k1)), one
     return x
+
+
+def _xor(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    return made.op("BitwiseXor", one, other)
 
 
 def halves(words: tf.Tensor, half: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """The lower and the upper 32 bits of 64; `half` is 32."""
-    return tf.cast(words, tf.uint32), tf.cast(tf.bitwise.right_shift(words, half), tf.uint32)
+    return made.op("Cast", words, DstT=tf.uint32), made.op("Cast", made.op("RightShift", words, half), DstT=tf.uint32)

@@ -115,13 +115,14 @@ def clipped_sum(
         weight = tf.reduce_sum(shares)
         if may_leave_transform and len(summed) == len(variables) and not all(map(transform.is_factor, summed)):
             left = weight
+        factors = [index for index in summed if left is None and transform.is_factor(index)]
+        each = {index: _over(shares, transform.scale[index]) if index in factors else shares for index in summed}
+        for used in {used.ref(): used for used in each.values()}.values():
+            ghost.keep_together([handles[index] for index in summed if each[index] is used], used)
         for index in summed:
-            if left is not None:
-                totals[index] = handles[index].weighted_sum(shares)
-            elif transform.is_factor(index):
-                totals[index] = handles[index].weighted_sum(_over(shares, transform.scale[index]))
-            else:
-                totals[index] = transform.apply_to_sum(handles[index].weighted_sum(shares), weight, index)
+            totals[index] = handles[index].weighted_sum(each[index])
+            if left is None and index not in factors:
+                totals[index] = transform.apply_to_sum(totals[index], weight, index)
     ordered = [totals[i] for i in range(len(variables))]
     least = functools.reduce(tf.minimum, weights)
     norms = tf.add_n(squared_norms)

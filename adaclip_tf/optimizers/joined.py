@@ -15,9 +15,11 @@ import tensorflow as tf
 
 from adaclip_tf import core
 from adaclip_tf._internal import made
+from adaclip_tf.optimizers import fused
 
 SMALL = 2**15  # coordinates: a copy of so many is nothing against compiling a kernel for them
 FEWEST = 4  # with fewer small variables, what joins and parts them costs a step more than it spares
+FEWEST_COMPILED = 2  # where XLA compiles, each part takes as long to compile as some 300 ops to trace
 
 
 class Joined:
@@ -31,7 +33,8 @@ class Joined:
         self._specs = list(specs)
         small = [i for i, spec in enumerate(specs) if spec.shape.num_elements() <= SMALL]
         alike = vars(type(rule)).get("treats_coordinates_alike", False)
-        self._small = small if alike and len(small) >= FEWEST else []
+        fewest = FEWEST_COMPILED if fused.is_large(specs) else FEWEST
+        self._small = small if alike and len(small) >= fewest else []
         self._large = [i for i in range(len(specs)) if i not in self._small]
 
     @property

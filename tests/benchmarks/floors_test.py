@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks import cases, contenders, floors
+from benchmarks import cases, contenders, floors, floors_of_uses
 from benchmarks.floors import ADACLIP, FIXED
 
 N, INNER, OUTER = 5, 3, 4
@@ -34,6 +34,44 @@ def test_pieces_of_an_embedding_are_its_sum(width, rng):
     np.add.at(expected, indices, values * np.repeat(weights, length)[:, np.newaxis])
     result = tf.reshape(total.function(tf.constant(values), tf.constant(weights)), [vocabulary, width])
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_pieces_of_uses_are_their_norms(rng):
+    """G = sum_t x_t dy_t^T for each example, by NumPy: |G|^2, sum_ij G_ij^2 p_ij; for many uses the sum of all."""
+    for uses, inner, outer in ((2, INNER, OUTER), (3, OUTER, INNER)):
+        x, dy = (rng.normal(size=[N, uses, width]).astype(np.float32) for width in (inner, outer))
+        p, weights = rng.uniform(size=[inner, outer]).astype(np.float32), rng.uniform(size=[1, N]).astype(np.float32)
+        g = np.einsum("kti,ktj->kij", x, dy)
+        few = floors_of_uses.few(N, uses, inner, outer)
+        np.testing.assert_allclose(few[FIXED][0].function(x, dy), np.sum(g**2, (1, 2)), rtol=1e-3, atol=1e-4)
+        by_p, by_ap = (np.reshape(piece.function(x, dy, p), [-1]) for piece in few[ADACLIP])
+        pairs = [(s, t) for s in range(uses) for t in range(s, uses)]
+        total = sum((1 if s == t else 2) * by_p[i * N :][:N] for i, (s, t) in enumerate(pairs))
+        np.testing.assert_allclose(total, np.sum(g**2 * p, (1, 2)), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(np.sum(by_ap.reshape(N, uses), 1), np.sum(g * p, (1, 2)), rtol=1e-3, atol=1e-4)
+        joined, of_examples, of_all = floors_of_uses.many(N, uses, inner, outer)[FIXED]
+        arrays = [a[:, t] for a in (x, dy) for t in range(uses)]
+        norms, weighted = of_examples.function(*joined.function(*arrays), weights)
+        np.testing.assert_allclose(norms, np.sqrt(np.sum(g**2, (1, 2))), rtol=1e-3)
+        np.testing.assert_allclose(
+            np.reshape(weighted, [inner, outer]), np.tensordot(weights[0], g, 1), rtol=1e-3, atol=1e-4
+        )
+        np.testing.assert_allclose(of_all.function(*arrays), np.sum(g, 0), rtol=1e-3, atol=1e-4)
+
+
+def test_what_a_table_adds_that_is_looked_up_and_multiplied(rng):
+    """sum_l (v_l / b^2[i_l]) . P[i_l], where row i of P is dy_i x."""
+    length, vocabulary, width = 4, 6, 3
+    values, x, dy, b = (
+        rng.uniform(0.5, 1.5, size).astype(np.float32)
+        for size in ([N, length, width], [N, width], [N, vocabulary], [vocabulary, width])
+    )
+    indices = np.random.default_rng(0).integers(0, vocabulary, [N, length])
+    rows = np.stack([dy[k][indices[k]][:, np.newaxis] * x[k] for k in range(N)])
+    pieces = floors_of_uses.crossed(N, length, vocabulary, width)
+    plain, weighed = pieces[FIXED][0].function(values, x, dy), pieces[ADACLIP][0].function(values, x, dy, b)
+    np.testing.assert_allclose(plain, np.sum(values * rows, (1, 2)), rtol=1e-4)
+    np.testing.assert_allclose(weighed, np.sum(values / b[indices] ** 2 * rows, (1, 2)), rtol=1e-4)
 
 
 def test_what_is_spared_is_taken_off(monkeypatch):

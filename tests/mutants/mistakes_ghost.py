@@ -230,6 +230,13 @@ MISTAKES = (
         ("tests/gradients/ghost/products_test.py::test_gradients_that_are_small_are_formed_once",),
     ),
     Mutation(
+        "an example that is left out spoils sums of what is kept together",
+        "gradients/ghost/keeping.py",
+        "lambda: [each.clean(mask) for each in wide.values()]",
+        "lambda: [each.tensor for each in wide.values()]",
+        ("tests/gradients/ghost/keeping_test.py::test_rows_of_weight_zero_add_nothing",),
+    ),
+    Mutation(
         "an index outside of the table is another example's",
         "gradients/ghost/embeddings.py",
         "tf.reduce_all(valid),",

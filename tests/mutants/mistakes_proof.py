@@ -8,6 +8,7 @@ _PROVEN = "tests/gradients/proof/proof_test.py::test_examples_that_stay_apart_ar
 _UNKNOWN = "tests/gradients/proof/proof_test.py::test_what_is_not_known_is_run_one_by_one"
 _REFUSED = "tests/gradients/proof/proof_test.py::test_what_is_known_to_mix_is_refused"
 _MEMORY = "tests/gradients/proof/proof_test.py::test_nothing_of_a_batch_may_stay_behind"
+_BEHIND = "tests/gradients/proof/memory_test.py::test_nor_behind_the_loss"
 _COUNTED = "tests/gradients/proof/counted_test.py"
 _ATTACK = "tests/attack/attack_test.py::test_some_cases"
 _POISON = "tests/gradients/proof/proof_test.py::test_data_of_another_length_poisons_the_run"
@@ -19,6 +20,27 @@ MISTAKES = (
         ", mark=proven.mark_seed",
         "",
         ("tests/attack/attack_test.py::test_some_cases[simple_rnn_binary-graph]",),
+    ),
+    Mutation(
+        "behind the loss nobody looks into branches, loops and functions",
+        "gradients/proof/memory.py",
+        "return any(map(_may_note_itself, graph.inside(op)))",
+        "return False",
+        tuple(f"{_BEHIND}[{name}]" for name in ("in a branch on data", "in as many rounds as data says")),
+    ),
+    Mutation(
+        "behind the loss what is on a dead side is not looked for",
+        "gradients/proof/memory.py",
+        'known = op.type == "Switch" or ',
+        "known = ",
+        (f"{_BEHIND}[behind a switch]",),
+    ),
+    Mutation(
+        "a write behind the loss is labelled without what it is computed from",
+        "gradients/proof/walk.py",
+        "                pending.extend(tensor.op for tensor in op.inputs if self._look_up(tensor) is None)\n",
+        "                self.labels.update((part.ref(), Public()) for part in op.inputs if not self._look_up(part))\n",
+        (f"{_BEHIND}[a sum of as many ones]",),
     ),
     Mutation(
         "an op that is not in the table keeps examples apart",

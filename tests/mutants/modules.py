@@ -117,6 +117,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/ghost/flow_linear.py": _GHOST,
     "gradients/ghost/flow_lists.py": ("tests/gradients/spelled_out_test.py", *_GHOST),
     "gradients/ghost/flow_shapes.py": _GHOST,
+    "gradients/ghost/keeping.py": ("tests/gradients/ghost/keeping_test.py", *_GHOST),
     "gradients/ghost/labels.py": _GHOST,
     "gradients/ghost/plan.py": (*_GHOST, "tests/gradients/gradients_test.py"),
     "gradients/ghost/products.py": (

@@ -33,6 +33,7 @@ then still the gradients that TensorFlow computes, but each depends on the whole
 | `convolutions` | rules for kernels                                                            |
 | `embeddings`   | the rule for gathered tables                                                 |
 | `terms`        | the arithmetic of norms and weighted sums                                    |
+| `keeping`      | the branch that spares weighted sums a pass                                  |
 | `single`       | norms of single outer products                                               |
 | `products`     | the same for sums of outer products                                          |
 | `several`      | variables that are used more than once                                       |
@@ -47,7 +48,7 @@ from adaclip_tf.gradients.ghost import (  # noqa: F401 (they fill the tables)
     flow_lists,
     flow_shapes,
 )
-from adaclip_tf.gradients.ghost.plan import Handle, Plan, analyse
+from adaclip_tf.gradients.ghost.plan import Handle, Plan, analyse, keep_together
 from adaclip_tf.gradients.ghost.terms import SquaredNorms
 
-__all__ = ["Handle", "Plan", "SquaredNorms", "analyse"]
+__all__ = ["Handle", "Plan", "SquaredNorms", "analyse", "keep_together"]

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from adaclip_tf._internal import made
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.ghost import slices
+from adaclip_tf.gradients.ghost import keeping, slices
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
 from adaclip_tf.gradients.ghost.products import SumOfOuterProducts
 from adaclip_tf.gradients.ghost.rules import Found, facts_about, lead, one_lead, rule
@@ -84,7 +84,7 @@ class Geometry:
         left, right = pad_columns
         rows = _pad(rows, [[0, 0], pad_rows, [left * channels, (right + missing) * channels]])
         starts = [stride * group * channels for group in range(groups)]
-        cuts = [rows[:, :, start : start + count * span * channels] for start in starts]
+        cuts = [_columns(rows, start, count * span * channels) for start in starts]
         cuts = [made.reshape(cut, [-1, rows.shape[1], count, span * channels]) for cut in cuts]
         if width < span:
             cuts = [cut[..., : width * channels] for cut in cuts]
@@ -95,6 +95,11 @@ class Geometry:
         """The sum over all rows, by the op that plain training uses."""
         operation = getattr(tf.raw_ops, self.op_type)
         return operation(input=image, filter_sizes=self.kernel, out_backprop=out, **self.attributes)
+
+
+def _columns(tensor: tf.Tensor, start: int, number: int) -> tf.Tensor:
+    """[:, :, start : start + number], in a third of the ops."""
+    return made.op("Slice", tensor, made.constant([0, 0, start]), made.constant([-1, -1, number]))
 
 
 def _pad(tensor: tf.Tensor, paddings: list[list[int]]) -> tf.Tensor:
@@ -112,6 +117,9 @@ class _Images:
         self.facts = facts_about(ctx, label, operands[index], self.rows)
         self.image, self.out = (tf.cast(operands[i], tf.float32) for i in (0, 2))
         self.split = [self.rows.split(self.image), self.rows.split(self.out)]
+
+    def to_keep(self) -> list[keeping.Kept]:
+        return [keeping.Kept(self.image, lambda used: self.rows.weigh(self.image, used))]
 
     def weighted(self, weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return self.rows.keep(self.image, weights), self.rows.weigh(self.out, weights)
@@ -145,7 +153,15 @@ def _conv2d(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
 
     each = images.rows.per_microbatch
     length = None if each is None else each * geometry.positions
-    term = SumOfOuterProducts(n=ctx.n, arrays=images.split, make=make, shape=(inner, outer), length=length, total=total)
+    term = SumOfOuterProducts(
+        n=ctx.n,
+        arrays=images.split,
+        make=make,
+        shape=(inner, outer),
+        length=length,
+        total=total,
+        kept=images.to_keep(),
+    )
     return Found(term, images.facts)
 
 
@@ -169,6 +185,9 @@ class _Grouped:
         each = self._images.rows.per_microbatch or 1
         floats = 3 * size + 3 * each * geometry.positions * (geometry.taps * geometry.image[2] + geometry.out[2])
         return Examples(self._images.split, make, floats)
+
+    def to_keep(self) -> list[keeping.Kept]:
+        return self._images.to_keep()
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         image, out = self._images.weighted(weights)
@@ -218,6 +237,9 @@ class _OneByOne:
             return tf.map_fn(each, tuple(arrays), fn_output_signature=tf.TensorSpec([size], tf.float32))
 
         return Examples(self._images.split, make, 2 * size)
+
+    def to_keep(self) -> list[keeping.Kept]:
+        return self._images.to_keep()
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return tf.where(self._n > 0, self._gradient(*self._images.weighted(weights)), 0.0)

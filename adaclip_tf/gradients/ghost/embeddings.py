@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from adaclip_tf._internal import made
-from adaclip_tf.gradients.ghost import terms
+from adaclip_tf.gradients.ghost import keeping, terms
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
 from adaclip_tf.gradients.ghost.rules import SPARSE, Found, facts_about, lead, rule
 from adaclip_tf.gradients.ghost.terms import Examples, Rows, SquaredNorms
@@ -128,9 +128,21 @@ class Lookup:
         place = tf.math.unsorted_segment_sum(tf.reshape(place, [-1]), tf.reshape(start + order, [-1]), positions)
         return tf.scatter_nd(place[:, tf.newaxis], values, [positions, self._width])
 
+    def _runs(self) -> tf.Tensor:
+        """The values, all of one example in a row; once for the same."""
+
+        def make() -> tf.Tensor:
+            floats = tf.shape(self._indices)[0] * self._width // tf.maximum(self._n, 1)
+            return tf.reshape(self._values, [self._n, floats])
+
+        return made.once(("runs", self._values.ref(), self._n.ref()), make)
+
+    def to_keep(self) -> list[keeping.Kept]:
+        runs = self._runs()
+        return [] if made.in_xla() else [keeping.Kept(runs, lambda used: terms.weigh(runs, used))]
+
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
-        positions = tf.shape(self._indices)[0]
-        runs = tf.reshape(self._values, [self._n, positions * self._width // tf.maximum(self._n, 1)])
+        positions, runs = tf.shape(self._indices)[0], self._runs()
         if made.in_xla():
             values = tf.reshape(terms.weigh(runs, weights), [positions, self._width])
             return tf.scatter_nd(self._indices[:, tf.newaxis], values, [self._vocabulary, self._width])

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from adaclip_tf._internal import made
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.ghost import embeddings, flow, rules, several, slices, terms
+from adaclip_tf.gradients.ghost import embeddings, flow, keeping, rules, several, slices, terms
 from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Summed, Unknown
 from adaclip_tf.gradients.ghost.rules import Found
 from adaclip_tf.gradients.ghost.terms import SquaredNorms, Term
@@ -56,6 +56,10 @@ class Handle:
         """sum_k weights_k g_k in the variable's shape, float32. Weight 0 leaves a record out, NaNs and all."""
         weights = made.reshape(tf.cast(weights, tf.float32), [-1])
         return made.reshape(self._term.weighted_sum(weights), self._shape.as_list())
+
+    def to_keep(self) -> list[keeping.Kept]:
+        """What `weighted_sum` keeps of records whose weight is not 0: see `keep_together`."""
+        return keeping.to_keep(self._term)
 
     @tf.autograph.experimental.do_not_convert
     def row_norms(self, weights: tf.Tensor) -> tf.Tensor:
@@ -106,6 +110,16 @@ class Plan:
 
     recognised: dict[int, Handle] = dataclasses.field(default_factory=dict)
     unrecognised: dict[int, str] = dataclasses.field(default_factory=dict)
+
+
+@tf.autograph.experimental.do_not_convert
+def keep_together(handles: Sequence[Any], weights: tf.Tensor) -> None:
+    """What `weighted_sum(weights)` of all these shares is made at once: to be called before them, with less to trace.
+
+    `handles` of other kinds may be among them. The sums are the same without it.
+    """
+    weights = made.reshape(tf.cast(weights, tf.float32), [-1])
+    keeping.keep_together([kept for handle in handles for kept in keeping.to_keep(handle)], weights)
 
 
 @tf.autograph.experimental.do_not_convert

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf._internal import made
-from adaclip_tf.gradients.ghost import single, slices, terms
+from adaclip_tf.gradients.ghost import keeping, single, slices, terms
 from adaclip_tf.gradients.ghost.terms import Examples, Rows, SquaredNorms
 
 # Up to so many rows per microbatch, products of pairs of them are cheaper than g itself, which is written and read.
@@ -25,12 +25,20 @@ class OuterProduct:
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         return single.squared_norms(self._x, self._dy, center, scale)
 
+    def to_keep(self) -> list[keeping.Kept]:
+        large = self._dy if self._x_is_small else self._x
+        return [keeping.Kept(large, lambda used: self._rows.weigh(large, used))]
+
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         x, dy = self._x, self._dy
-        small_x = x.shape[1] < dy.shape[1]  # the weights go to the smaller operand
-        x = self._rows.weigh(x, weights) if small_x else self._rows.keep(x, weights)
-        dy = self._rows.keep(dy, weights) if small_x else self._rows.weigh(dy, weights)
+        x = self._rows.weigh(x, weights) if self._x_is_small else self._rows.keep(x, weights)
+        dy = self._rows.keep(dy, weights) if self._x_is_small else self._rows.weigh(dy, weights)
         return tf.matmul(x, dy, transpose_a=True)
+
+    @property
+    def _x_is_small(self) -> bool:
+        """The weights go to the smaller operand."""
+        return self._x.shape[1] < self._dy.shape[1]
 
     def row_norms(self, weights: tf.Tensor, width: int) -> tf.Tensor | None:
         """sum_k |weights_k row_i of g_k| over rows of `width` coordinates; None where these are no parts of dy.
@@ -62,9 +70,10 @@ class OuterProduct:
 
 def of_arrays(n: tf.Tensor, x: tf.Tensor, dy: tf.Tensor, length: int | None) -> SumOfOuterProducts:
     """The term of x [n, T, I] and dy [n, T, J]."""
+    small_x = x.shape[2] < dy.shape[2]  # the weights go to the smaller operand
+    large = dy if small_x else x
 
     def total(weights: tf.Tensor) -> tf.Tensor:
-        small_x = x.shape[2] < dy.shape[2]  # the weights go to the smaller operand
         operands = [
             terms.weigh(array, weights) if is_x == small_x else terms.keep(array, weights)
             for array, is_x in ((x, True), (dy, False))
@@ -79,6 +88,7 @@ def of_arrays(n: tf.Tensor, x: tf.Tensor, dy: tf.Tensor, length: int | None) -> 
         shape=(x.shape[2], dy.shape[2]),
         length=length,
         total=total,
+        kept=[keeping.Kept(large, lambda used: terms.weigh(large, used))],
         plain=True,
     )
 
@@ -109,11 +119,12 @@ class SumOfOuterProducts:
         shape: tuple[int, int],
         length: int | None,
         total: Callable[[tf.Tensor], tf.Tensor],
+        kept: Sequence[keeping.Kept] = (),
         plain: bool = False,
     ):
         self._n, self.arrays, self._make = n, arrays, make
         self.shape, self._length, self._total = shape, length, total
-        self._plain = plain
+        self._kept_in_total, self._plain = list(kept), plain
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         if terms.is_scalar(center) and terms.is_scalar(scale) and self._gram_is_cheaper():
@@ -256,6 +267,10 @@ class SumOfOuterProducts:
         """Whether `arrays` are x and dy, with this many features."""
         return self._plain and self.shape == shape
 
+    def to_keep(self) -> list[keeping.Kept]:
+        formed = made.known(self._key)
+        return self._kept_in_total if formed is None else formed.to_keep()
+
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         formed = made.known(self._key)
         if formed is None:
@@ -292,6 +307,7 @@ class SumOfOuterProducts:
             make=make,
             shape=parts[0].shape,
             length=length,
+            kept=[each for part in parts for each in part._kept_in_total],
             total=lambda weights: tf.add_n([tf.reshape(part._total(weights), parts[0].shape) for part in parts]),
         )
 

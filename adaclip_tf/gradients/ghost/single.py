@@ -22,7 +22,7 @@ def squared_norms(x: tf.Tensor, dy: tf.Tensor, center: tf.Tensor, scale: tf.Tens
     shape = [x.shape[1], dy.shape[1]]
     size = shape[0] * shape[1]
     center, scale = (value if terms.is_scalar(value) else made.reshape(value, shape) for value in (center, scale))
-    p = tf.square(tf.math.reciprocal(scale))
+    p = made.op("Square", made.op("Reciprocal", scale))
     if terms.is_scalar(p):
         lengths = terms.squared_lengths(x), terms.squared_lengths(dy)
         quadratic, sum_of_squares = lengths[0] * lengths[1] * p, lengths[0] + lengths[1]
@@ -64,5 +64,5 @@ def bilinear(x: tf.Tensor, matrix: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     if terms.is_scalar(matrix):
         return terms.row_sums(x) * terms.row_sums(y) * matrix
     if x.shape[1] <= y.shape[1]:
-        return terms.row_sums(tf.matmul(y, matrix, transpose_b=True) * x)
-    return terms.row_sums(tf.matmul(x, matrix) * y)
+        return terms.row_sums(made.op("Mul", made.op("MatMul", y, matrix, transpose_b=True), x))
+    return terms.row_sums(made.op("Mul", made.op("MatMul", x, matrix), y))

@@ -27,10 +27,10 @@ from typing import NamedTuple, Protocol
 import tensorflow as tf
 
 from adaclip_tf._internal import made
+from adaclip_tf.gradients.ghost import keeping
 from adaclip_tf.gradients.ghost.labels import Context, Lead
 
 TINY = 1.1754944e-38  # the smallest normal float32: what a square that underflows is short of, at most
-_WIDE = 128  # rows of at least this many floats are worth a branch to spare them a pass
 
 
 class SquaredNorms(NamedTuple):
@@ -96,7 +96,7 @@ class Rows:
         """Every row times its microbatch's weight, and 0 where the weight is 0."""
         outer = self.label.outer
         if self.per_microbatch == 1:
-            return tf.math.multiply_no_nan(tensor, _column(weights, tensor))
+            return made.op("MulNoNan", tensor, _column(weights, tensor))
         floats = tf.size(tensor) // tf.maximum(outer * self.n, 1)
         runs = tf.reshape(tensor, [outer, self.n, floats])
         weighed = tf.math.multiply_no_nan(runs, tf.reshape(weights, [1, self.n, 1]))
@@ -106,39 +106,28 @@ class Rows:
 
     def keep(self, tensor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """The rows as they are, and 0 where the weight is 0."""
-        return _unless_all_used(tensor, weights, lambda used: self.weigh(tensor, used))
+        return keeping.unless_all_used(tensor, weights, lambda used: self.weigh(tensor, used))
 
 
 def weigh(tensor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """[n, ...] times the microbatches' weights, and 0 where a weight is 0."""
     if tensor.shape.rank == 2:
-        return tf.math.multiply_no_nan(tensor, made.reshape(weights, [-1, 1]))
+        return made.op("MulNoNan", tensor, made.reshape(weights, [-1, 1]))
     count, width = made.extent(tensor, 0), tensor.shape[1:].num_elements()
     if width is None:
         width = tf.size(tensor) // tf.maximum(count, 1)
-    weighed = tf.math.multiply_no_nan(made.reshape(tensor, [count, width]), made.reshape(weights, [-1, 1]))
+    weighed = made.op("MulNoNan", made.reshape(tensor, [count, width]), made.reshape(weights, [-1, 1]))
     return made.reshape(weighed, made.extents(tensor))
 
 
 def keep(tensor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """[n, ...] as it is, and 0 where the weight is 0."""
-    return _unless_all_used(tensor, weights, lambda used: weigh(tensor, used))
+    return keeping.unless_all_used(tensor, weights, lambda used: weigh(tensor, used))
 
 
 def _column(weights: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
     """[n] in a shape that broadcasts along the rows of `tensor`."""
     return made.reshape(weights, [-1] + [1] * (tensor.shape.rank - 1))
-
-
-def _unless_all_used(tensor: tf.Tensor, weights: tf.Tensor, clean: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-    """`clean` of a mask of the weights that are not 0. Large tensors are left alone where no weight is 0."""
-    used = made.once(("used", weights.ref()), lambda: tf.not_equal(weights, 0.0))
-    mask = made.once(("mask", weights.ref()), lambda: tf.cast(used, tf.float32))
-    width = tensor.shape[1:].num_elements()
-    if width is not None and width < _WIDE:
-        return clean(mask)
-    all_used = made.once(("all used", weights.ref()), lambda: tf.reduce_all(used))
-    return tf.cond(all_used, lambda: tensor, lambda: clean(mask))
 
 
 class PerExample:
@@ -161,9 +150,12 @@ class PerExample:
         value = direct_norms(self.gradients, center, scale)
         return SquaredNorms(value, value)
 
+    def to_keep(self) -> list[keeping.Kept]:
+        return [keeping.Kept(self.gradients, lambda used: weigh(self.gradients, used))]
+
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         kept = keep(self.gradients, weights)
-        return tf.matmul(_column(weights, kept), kept, transpose_a=True)
+        return made.op("MatMul", _column(weights, kept), kept, transpose_a=True)
 
     def examples(self) -> Examples:
         return Examples([self.gradients], lambda arrays: arrays[0], self._size)
@@ -188,7 +180,7 @@ class Bias(PerExample):
             return SquaredNorms(value, value)
         centered, scale = is_zero(center), made.reshape(scale, [self._size])
         center = tf.broadcast_to(center, [self._size]) if is_scalar(center) else made.reshape(center, [self._size])
-        p = tf.square(tf.math.reciprocal(scale))
+        p = over_square(scale)
         quadratic = _times(squares_of(self._dy), p) + TINY * tf.reduce_sum(p)
         if centered:
             return SquaredNorms(quadratic, quadratic)
@@ -210,6 +202,9 @@ class Transposed:
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         return self.term.squared_norms(self._back(center), self._back(scale))
 
+    def to_keep(self) -> list[keeping.Kept]:
+        return keeping.to_keep(self.term)
+
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return _transpose(made.reshape(self.term.weighted_sum(weights), self.sizes), self.permutation)
 
@@ -230,7 +225,7 @@ def _transpose(tensor: tf.Tensor, permutation: list[int]) -> tf.Tensor:
     """`tf.transpose`; nothing where no axis moves."""
     if permutation == sorted(permutation):
         return tensor
-    return tf.raw_ops.Transpose(x=tensor, perm=made.constant(permutation))
+    return made.op("Transpose", tensor, made.constant(permutation))
 
 
 def is_scalar(tensor: tf.Tensor) -> bool:
@@ -248,6 +243,11 @@ def constant_part(center: tf.Tensor, scale: tf.Tensor, size: int) -> tf.Tensor:
     return total * float(size) if is_scalar(center) and is_scalar(scale) else total
 
 
+def over_square(scale: tf.Tensor) -> tf.Tensor:
+    """p = 1 / b^2; once for the same b."""
+    return made.once(("p", scale.ref()), lambda: made.op("Square", made.op("Reciprocal", scale)))
+
+
 def expanded(quadratic: tf.Tensor, linear: tf.Tensor, constant: tf.Tensor) -> SquaredNorms:
     """The expanded square from sum g^2 p, sum g a p and sum a^2 p."""
     squares, twice = quadratic + constant, made.constant(2.0, tf.float32) * linear
@@ -262,10 +262,10 @@ def direct_norms(gradients: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> t
         return _over_square(squared_lengths(flat), scale, size)
     if not is_scalar(center):
         center = made.reshape(center, [1, size])
-    squares = tf.square(flat) if is_zero(center) else tf.math.squared_difference(flat, center)
+    squares = made.op("Square", flat) if is_zero(center) else made.op("SquaredDifference", flat, center)
     if is_scalar(scale):
         return row_sums(squares) / tf.square(scale)
-    return _times(squares, tf.square(tf.math.reciprocal(scale)))
+    return _times(squares, over_square(scale))
 
 
 def _over_square(squares: tf.Tensor, scale: tf.Tensor, size: int) -> tf.Tensor:
@@ -275,13 +275,13 @@ def _over_square(squares: tf.Tensor, scale: tf.Tensor, size: int) -> tf.Tensor:
 
 def _times(matrix: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
     """A matrix times a vector, which may be in any shape."""
-    return made.reshape(tf.matmul(matrix, made.reshape(vector, [matrix.shape[1], 1])), [-1])
+    return made.reshape(made.op("MatMul", matrix, made.reshape(vector, [matrix.shape[1], 1])), [-1])
 
 
 def row_sums(matrix: tf.Tensor) -> tf.Tensor:
     """Over the last of two axes; once for the same matrix."""
     key = ("row sums", matrix.ref())
-    return made.once(key, lambda: tf.raw_ops.Sum(input=matrix, axis=made.constant([1])))
+    return made.once(key, lambda: made.op("Sum", matrix, made.constant([1])))
 
 
 def squared_lengths(matrix: tf.Tensor) -> tf.Tensor:
@@ -290,11 +290,11 @@ def squared_lengths(matrix: tf.Tensor) -> tf.Tensor:
     def make() -> tf.Tensor:
         if made.in_xla():  # which has no such op
             return row_sums(squares_of(matrix))
-        return tf.square(tf.raw_ops.EuclideanNorm(input=matrix, axis=made.constant([1])))
+        return made.op("Square", made.op("EuclideanNorm", matrix, made.constant([1])))
 
     return made.once(("squared lengths", matrix.ref()), make)
 
 
 def squares_of(tensor: tf.Tensor) -> tf.Tensor:
     """Once for the same tensor: a kernel's term and its bias's square the same dy."""
-    return made.once(("squares", tensor.ref()), lambda: tf.square(tensor))
+    return made.once(("squares", tensor.ref()), lambda: made.op("Square", tensor))

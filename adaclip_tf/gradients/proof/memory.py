@@ -17,6 +17,7 @@ is for the program to answer for, as in a callback.) Exempt are
 from __future__ import annotations
 
 import gc
+import itertools
 import sys
 import types
 import weakref
@@ -121,6 +122,20 @@ class Memory:
                 self.writes.append(Write(op, root(walk, handles[0]) if handles else None))
 
 
+def may_note(op: tf.Operation) -> bool:
+    """Whether `Memory.visit` could note the op, or one inside of it, whatever the labels."""
+    if op.type in graph.CALLS:
+        return any(map(_may_note_itself, graph.inside(op)))
+    return _may_note_itself(op)
+
+
+def _may_note_itself(op: tf.Operation) -> bool:
+    if op.type in graph.CALLS:  # what it calls is asked by itself
+        return False
+    known = op.type == "Switch" or op.type in graph.PYTHON or op.type in graph.RANDOM
+    return known or graph.may_write(op) or graph.has_functions(op)
+
+
 def _decided(labels: list[Any]) -> bool:
     """Whether data decides something; not how many numbers are drawn for them, which does not show in the numbers."""
     return not all(isinstance(label, (Public, Sizes)) for label in labels)
@@ -192,7 +207,7 @@ def watch(walk: Walk, read: set[Any]) -> None:
         may_keep = graph.has_effects(op) or op.type in graph.RANDOM
         may_keep = may_keep and (graph.may_remember(op) or any(tensor.dtype == tf.resource for tensor in op.inputs))
         if may_keep or op.type in graph.PYTHON or graph.has_functions(op):
-            walk.advance()
+            walk.look_for_writes()
             check(walk, read)
         return op
 
@@ -269,10 +284,14 @@ def running_models() -> Iterator[Any]:
 
 def _all_metrics() -> Iterator[Any]:
     """All Keras metrics that there are."""
-    is_metric: dict[type, bool] = {}  # there are half a million objects, and Python asks an abstract class slowly
-    for candidate in gc.get_objects():
-        kind = type(candidate)  # and not `isinstance`, which would wake up proxies and lazy modules
-        if kind not in is_metric:
-            is_metric[kind] = issubclass(kind, tf.keras.metrics.Metric)
-        if is_metric[kind]:
-            yield candidate
+    candidates = gc.get_objects()  # half a million: no line of Python for each
+    # By their types, and not by `isinstance`, which would wake up proxies and lazy modules.
+    return itertools.compress(candidates, map(_AreMetrics().__getitem__, map(type, candidates)))
+
+
+class _AreMetrics(dict):
+    """Whether instances of a type are Keras metrics; asked once for each, since an abstract class answers slowly."""
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = issubclass(kind, tf.keras.metrics.Metric)
+        return self[kind]

@@ -76,7 +76,8 @@ class Walk:
         self.sizes = Evaluator(self.label, lambda tensor: self.symbols.get(tensor.ref()))
         self.sources = sources.Sources(self) if inputs is None else None
         self.entered: dict[tf.Operation, Walk] = {}  # by op that calls a function: the walk through it
-        self._seen = 0
+        self._seen = self._looked = 0  # how many ops were labelled in turn, and looked at for what they keep
+        self._early: set[tf.Operation] = set()  # labelled before their turn
         self._settled: set[Any] = set()
         self._open: set[tf.Operation] = set()  # ops whose inputs are being looked at
         self._parents: dict[int, Walk] = {}
@@ -89,15 +90,48 @@ class Walk:
 
     def _look_up(self, tensor: tf.Tensor) -> Any:
         """What was noised is public, whatever was found before somebody said so."""
-        return memory.known_private(self.graph).get(tensor.ref()) or self.labels.get(tensor.ref())
+        key = tensor.ref()
+        return memory.known_private(self.graph).get(key) or self.labels.get(key)
 
     def advance(self) -> None:
         """Labels what was added to the graph since the last call."""
-        self.captured = {internal.ref(): external for external, internal in getattr(self.graph, "captures", [])}
         operations = self.graph.get_operations()
         start, self._seen = self._seen, len(operations)
+        self._see_captures()
         for op in operations[start:]:
-            self._visit(op)
+            if op not in self._early:
+                self._visit(op)
+
+    def look_for_writes(self) -> None:
+        """Has `memory` look at what was added to the graph, and labels no more of it than that needs.
+
+        A label hangs on labels of inputs alone. Most of what comes behind a loss, our own arithmetic above all, hands
+        nothing to anybody: nobody asks for its labels.
+        """
+        operations = self.graph.get_operations()
+        start, self._looked = max(self._looked, self._seen), len(operations)
+        found = [op for op in operations[start:] if memory.may_note(op)]
+        if found:
+            self._see_captures()
+        for op in found:
+            self._visit_with_inputs(op)
+
+    def _see_captures(self) -> None:
+        self.captured = {internal.ref(): external for external, internal in getattr(self.graph, "captures", [])}
+
+    def _visit_with_inputs(self, target: tf.Operation) -> None:
+        """Labels an op before its turn, each op that it is computed from first."""
+        pending, opened = [target], set()
+        while pending:
+            op = pending[-1]
+            if op not in opened:
+                opened.add(op)
+                pending.extend(tensor.op for tensor in op.inputs if self._look_up(tensor) is None)
+                continue
+            pending.pop()
+            if op not in self._early:
+                self._early.add(op)
+                self._visit(op)
 
     def parent(self, outside: tf.Graph) -> Walk:
         """The walk of a graph from which this one captures tensors."""

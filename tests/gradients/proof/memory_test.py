@@ -100,6 +100,36 @@ def test_what_a_batch_decides_may_not_be_written(name):
         _proven(step)
 
 
+@pytest.mark.parametrize("name", WRITES)
+def test_nor_behind_the_loss(name):
+    """Where labels are made for what may be noted alone; other ops that come with it are not asked for."""
+    bank = tf.Variable(0.0)
+
+    def step(x):
+        proof.prove(_loss(x))
+        x = tf.exp(x)
+        WRITES[name](bank, x)
+
+    with pytest.raises(ValueError, match="keeps what it saw of a batch"):
+        _proven(step)
+
+
+def test_labels_behind_the_loss_are_made_where_they_are_asked_for():
+    """A public write labels what it hangs on: not a chain of ops on data, nor a branch on data that writes nothing."""
+    bank = tf.Variable(0.0)
+
+    def step(x):
+        walk = proof.prove(_loss(x)).walk
+        unasked = tf.cond(x[0, 0] > 0.0, lambda: tf.exp(x), lambda: x)
+        bank.assign(tf.constant(1.0) + 1.0)
+        assert unasked.ref() not in walk.labels
+        assert not isinstance(walk.label(unasked), type(walk.label(tf.constant(1.0))))  # asked for: data
+        with pytest.raises(ValueError, match="keeps what it saw of a batch"):
+            bank.assign(unasked[0, 0])
+
+    _proven(step)
+
+
 @pytest.mark.parametrize("size", [None, 8])
 def test_what_no_data_decides_may_be_written(size):
     """Branches and rounds that are public, draws for every example."""
