@@ -11,6 +11,7 @@ EQUIVALENT: dict[str, str] = {
     "flower/sums.py:within_one:82d9e8": (
         "The same: NumPy takes any negative extent for the one that it is to work out."
     ),
+    "gradients/gathers.py:gathered:42756b": ("The same: the op has one output, which is its first and its last."),
     "gradients/ghost/flow_linear.py:_space_batch:5a3295": (
         "The same: the other of the two types sorts below this one."
     ),
@@ -44,6 +45,9 @@ EQUIVALENT: dict[str, str] = {
     "gradients/proof/sizes.py:Evaluator._evaluate:f7e151": (
         "The same: the op has one input, which is its first and its last."
     ),
+    "gradients/proof/symbols.py:_floordiv:c536c2": (
+        "The same: of an unknown multiple the answer is unknown either way."
+    ),
     "gradients/proof/symbols.py:_maximum:6d6851": (
         "The same: no symbol is 0 times N, and of an unknown multiple the answer is unknown either way."
     ),
@@ -68,6 +72,11 @@ EQUIVALENT: dict[str, str] = {
     "privacy/events.py:optimizer_event:d1f239": ("The same: no count of steps is negative."),
     "privacy/fit_data.py:given_to_fit:8179be": (
         "The same: a dataset of no batches counts as one of which the number is not known."
+    ),
+    "privacy/formed.py:formed:36751b": ("The same: it goes on where there is one input, which is the first and the last."),
+    "privacy/group.py:group_epsilon:1f3b83": ("The same: no size is below 1."),
+    "releasing/release_statement.py:_check_fits:620282": (
+        "The same: of the ways of sampling that a report may name this one sorts first."
     ),
 }
 
@@ -118,6 +127,8 @@ HARMLESS: dict[str, str] = {
     "gradients/spelled_out.py:_leaf:283dcf": (
         "Only which loops are spelled out: the others run example by example, with the same sums (the module says so)."
     ),
+    "optimizers/fused.py:after:6a4939": ("Only when noise is drawn, for memory's and time's sake: it is the same noise."),
+    "optimizers/fused.py:after:c68e77": ("Only when noise is drawn, for memory's and time's sake: it is the same noise."),
     "optimizers/fused.py:if_large.call:25b1fc": ("Only whether XLA compiles the step; the numbers are the same."),
     "optimizers/fused.py:if_large:3d221e": (
         "Only how it is traced: nothing in these functions branches on a tensor, so AutoGraph changes nothing."
@@ -127,6 +138,9 @@ HARMLESS: dict[str, str] = {
     ),
     "optimizers/fused.py:is_large:079b9f": ("Only from which size on XLA compiles the step; the numbers are the same."),
     "optimizers/fused.py:module:5f6fbb": ("Only from which size on XLA compiles the step; the numbers are the same."),
+    "optimizers/fused.py:module:b63292": (
+        "Only when noise is drawn, for memory's and time's sake: it is the same noise."
+    ),
     "optimizers/joined.py:module:662d14": ("Only which variables are joined; joined or not, the step is the same."),
     "optimizers/joined.py:module:c0f9ac": ("Only which variables are joined; joined or not, the step is the same."),
     "privacy/calibration.py:_solve:1005f4": ("Only the stride of a loop that ends within the target."),
@@ -138,5 +152,6 @@ HARMLESS: dict[str, str] = {
     "training/private_training.py:PrivateTraining._notes:ddf6e2": (
         "Only advice in the summary; no number hangs on it."
     ),
+    "training/private_training.py:PrivateTraining.summary:8ac48e": ("Only where the lines of the summary are broken."),
     "training/private_training.py:PrivateTraining.summary:faeb80": ("Only where the lines of the summary are broken."),
 }

@@ -89,7 +89,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/proof/calls.py": _PROOF,
     "gradients/proof/contractions.py": _PROOF,
     "gradients/proof/mapped.py": _PROOF,
-    "gradients/proof/reductions.py": _PROOF,
+    "gradients/proof/reductions.py": (*_PROOF, "tests/gradients/spelled_out_test.py"),
     "gradients/proof/counted.py": ("tests/gradients/proof/counted_test.py",),
     "gradients/proof/callers.py": ("tests/gradients/proof/callers_test.py",),
     "gradients/proof/elements.py": _PROOF,
