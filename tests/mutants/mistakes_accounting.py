@@ -309,6 +309,13 @@ MISTAKES = (
         ("tests/privacy/calibration_test.py::test_inverse_with_options",),
     ),
     Mutation(
+        "what else is paid for is left out of the search",
+        "privacy/calibration.py",
+        "run = training if other_event is None else dp_accounting.ComposedDpEvent([other_event, training])",
+        "run = training",
+        ("tests/privacy/calibration_test.py::test_what_else_is_paid_for_is_within_the_target",),
+    ),
+    Mutation(
         "the microbatches' sensitivity is left out of the search",
         "privacy/calibration.py",
         "    mechanism = Mechanism(1.0, num_examples, batch_size, sampling, microbatch_sensitivity)\n"
