@@ -73,7 +73,9 @@ EQUIVALENT: dict[str, str] = {
     "privacy/fit_data.py:given_to_fit:8179be": (
         "The same: a dataset of no batches counts as one of which the number is not known."
     ),
-    "privacy/formed.py:formed:36751b": ("The same: it goes on where there is one input, which is the first and the last."),
+    "privacy/formed.py:formed:36751b": (
+        "The same: it goes on where there is one input, which is the first and the last."
+    ),
     "privacy/group.py:group_epsilon:1f3b83": ("The same: no size is below 1."),
     "releasing/release_statement.py:_check_fits:620282": (
         "The same: of the ways of sampling that a report may name this one sorts first."
@@ -127,8 +129,12 @@ HARMLESS: dict[str, str] = {
     "gradients/spelled_out.py:_leaf:283dcf": (
         "Only which loops are spelled out: the others run example by example, with the same sums (the module says so)."
     ),
-    "optimizers/fused.py:after:6a4939": ("Only when noise is drawn, for memory's and time's sake: it is the same noise."),
-    "optimizers/fused.py:after:c68e77": ("Only when noise is drawn, for memory's and time's sake: it is the same noise."),
+    "optimizers/fused.py:after:6a4939": (
+        "Only when noise is drawn, for memory's and time's sake: it is the same noise."
+    ),
+    "optimizers/fused.py:after:c68e77": (
+        "Only when noise is drawn, for memory's and time's sake: it is the same noise."
+    ),
     "optimizers/fused.py:if_large.call:25b1fc": ("Only whether XLA compiles the step; the numbers are the same."),
     "optimizers/fused.py:if_large:3d221e": (
         "Only how it is traced: nothing in these functions branches on a tensor, so AutoGraph changes nothing."

@@ -351,7 +351,9 @@ def test_bytes_around_the_files_of_a_release_are_found(files, tmp_path):
     assert "assets/rows.txt" in findings(change=lambda archive: archive.writestr("assets/rows.txt", b"1"))
 
 
-@pytest.mark.parametrize(("number", "words"), [(3, "c: what"), (4, "c, d: what"), (5, "d and 1 more: what"), (7, "3 more")])
+@pytest.mark.parametrize(
+    ("number", "words"), [(3, "c: what"), (4, "c, d: what"), (5, "d and 1 more: what"), (7, "3 more")]
+)
 def test_what_is_alike_is_said_in_one_line(number, words):
     found = [inspection.Finding(entry, "what", "why") for entry in "abcdefg"[:number]]
     lines = str(inspection.Inspection("path", "a file", tuple(found))).splitlines()
