@@ -103,7 +103,7 @@ def test_an_epoch_that_was_begun_is_an_epoch(ledger):
 
 def test_a_model_that_is_older_than_its_ledger_is_refused(ledger):
     ended(ledger, 10)
-    with pytest.raises(ValueError, match="counts 9 noised steps, .* has 10 of this phase"):
+    with pytest.raises(ValueError, match=r"counts 9 noised steps, .* has 10 of this phase"):
         begun(ledger, 9)
     assert ended(ledger, 12, count=9, fresh="b") == {"a": 10, "b": 3}
     assert ended(ledger, 14, count=12, phase="a", fresh="c") == {"a": 10, "b": 3, "c": 4}  # two of them beyond "a"

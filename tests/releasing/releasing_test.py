@@ -494,7 +494,7 @@ def test_a_file_that_lacks_some_of_the_weights_is_not_written():
     buffer = io.BytesIO()
     with h5py.File(buffer, "w") as file:
         file["kernel"] = model.trainable_variables[0].numpy()
-    with pytest.raises(ValueError, match="in no .keras file"):
+    with pytest.raises(ValueError, match=r"in no \.keras file"):
         release_files._verified(buffer.getvalue(), model, model, model.optimizer, [])
 
 

@@ -236,7 +236,7 @@ def test_what_is_known_to_mix_is_refused(case, static):
 
 
 def _in_a_function(function):
-    return lambda x, y: tf.function(lambda v, w: function(v, w), autograph=False)(x, y)
+    return tf.function(function, autograph=False)
 
 
 SUMMED = {
