@@ -611,6 +611,18 @@ def test_the_core_imports_tensorflow_and_nothing_that_may_go_away():
     assert not [node for node in nodes if isinstance(node, ast.Attribute) and node.attr == "keras"]
 
 
+def test_a_factor_is_one_b_for_all_coordinates_and_no_center():
+    zero, vector = tf.constant(0.0), tf.ones([3])
+    centers = {"none": zero, "one": tf.constant(0.5), "zeros": tf.zeros([3]), "some": vector}
+    found = {
+        (name, scale.shape.rank): core.Transform([center], [scale]).is_factor(0)
+        for name, center in centers.items()
+        for scale in (tf.constant(2.0), 2.0 * vector)
+    }
+    assert [key for key, is_factor in found.items() if is_factor] == [("none", 0)]
+
+
+
 @pytest.mark.parametrize("center", [0.0, -1.0, -0.5, 0.5])
 def test_the_transform_of_a_sum_is_the_sum_of_transforms(center):
     """A center that is known beforehand is left out only where it is 0."""
