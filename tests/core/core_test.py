@@ -622,7 +622,6 @@ def test_a_factor_is_one_b_for_all_coordinates_and_no_center():
     assert [key for key, is_factor in found.items() if is_factor] == [("none", 0)]
 
 
-
 @pytest.mark.parametrize("center", [0.0, -1.0, -0.5, 0.5])
 def test_the_transform_of_a_sum_is_the_sum_of_transforms(center):
     """A center that is known beforehand is left out only where it is 0."""

@@ -10,25 +10,10 @@ from adaclip_tf.privacy.claims import Given
 from adaclip_tf.privacy.drawn import Drawn
 from adaclip_tf.privacy.mechanism import Mechanism
 from adaclip_tf.privacy.meter import PrivacyMeter
-from adaclip_tf.privacy.past_steps import PastSteps
+from tests.privacy.saying import Optimizer
 
 CLAIMED = Mechanism(2.0, 1000, 100)
 SHUFFLED = dataclasses.replace(CLAIMED, sampling="shuffled")
-
-
-class Optimizer:
-    """Says of itself what a test wants it to."""
-
-    name, prior, seed = "optimizer", None, None
-
-    def __init__(self, past=(), *, size=100, microbatches=None, parts=1, sensitivity=1.0, iterations=0):
-        self.noise_multiplier, self.expected_batch_size = 2.0, size
-        self.num_microbatches, self.accumulation_steps, self.microbatch_sensitivity = microbatches, parts, sensitivity
-        self.iterations = iterations
-        self._past = PastSteps(10, 2.0, 1.0, 100, "phase")._replace(**dict(past))
-
-    def past_steps(self):
-        return self._past
 
 
 def test_steps_to_come_are_counted_as_the_worst_of_those_before():
