@@ -16,8 +16,8 @@ STEP, DELTA = Mechanism(2.0, 1000, 100), 1e-5
 PCA, SCALES = events.gaussian_event(5.0), Prior(6.0, "scales-1")
 
 
-def account(ledger=None, other_event=None, new_phase=False):
-    claimed = Mechanism(1.0, 1000, 100)
+def account(ledger=None, other_event=None, new_phase=False, num_examples=1000):
+    claimed = Mechanism(1.0, num_examples, 100)
     return Account(claimed, other_event=other_event, ledger=ledger, new_phase=new_phase, delta=DELTA)
 
 
@@ -80,6 +80,14 @@ def test_a_ledger_holds_what_was_taken_and_adds_it_up(ledger):
     assert later.meter.epsilon(Optimizer().at(0, "b")) == everything
     other = account(ledger, other_event=events.gaussian_event(8.0))  # not written yet
     assert other.meter.epsilon(first) == cost(PCA, events.gaussian_event(7.0), events.gaussian_event(8.0), 7)
+
+
+def test_the_ledger_knows_better_what_its_steps_were(ledger):
+    optimizer = Optimizer().at(0)
+    run(account(ledger), optimizer, 5)
+    later = account(ledger, num_examples=100_000)  # by which the same steps would cost next to nothing
+    assert later.meter.epsilon(optimizer) == cost(5)
+    assert later.meter.epsilon(optimizer.at(7)) == cost(5, Mechanism(2.0, 100_000, 100).event(steps=2))
 
 
 def test_steps_are_in_the_ledger_before_they_are_taken(ledger):

@@ -144,6 +144,15 @@ def test_steps_that_were_worse_than_said_are_kept_as_what_they_were():
     assert taken.events("two", 0) == [true.event(steps=5)]
 
 
+def test_a_count_that_goes_back_takes_no_step_back():
+    taken = Taken()
+    taken.begin("one", STEP, 0, None)
+    for count in (5, 3):
+        taken.see(count)
+    assert taken.events("two", 0) == [STEP.event(steps=5)]
+    assert taken.events("one", 3) == [STEP.event(steps=2)]
+
+
 @pytest.mark.parametrize("now", ["one", "two"])
 def test_a_call_that_was_broken_off_counts_for_its_own_phase(now):
     taken, other = Taken(), {"one": "two", "two": "one"}[now]
