@@ -173,4 +173,32 @@ MISTAKES = (
         "            return self.num_microbatches\n        return self.expected_batch_size",
         ("tests/optimizers/baselines_test.py::test_every_rule_takes_accumulation_and_microbatches",),
     ),
+    Mutation(
+        "replicas of one seed draw the same",
+        "optimizers/step.py",
+        "functools.partial(noise.NoiseSource, settings.seed, terms=settings.noise_terms)",
+        "lambda _: noise.NoiseSource(settings.seed, terms=settings.noise_terms)",
+        ("tests/optimizers/step_test.py::test_replicas_of_one_seed_draw_for_themselves",),
+    ),
+    Mutation(
+        "several draws for each value are asked for, and one is made",
+        "optimizers/step.py",
+        "functools.partial(noise.NoiseSource, settings.seed, terms=settings.noise_terms)",
+        "functools.partial(noise.NoiseSource, settings.seed)",
+        ("tests/optimizers/step_test.py::test_replicas_of_one_seed_draw_for_themselves",),
+    ),
+    Mutation(
+        "microbatches on replicas count as single examples",
+        "optimizers/step.py",
+        "if replicas.count() == 1 else 2",
+        "if replicas.count() == 1 else 1",
+        ("tests/optimizers/step_test.py::test_of_parts_on_replicas_nothing_is_claimed",),
+    ),
+    Mutation(
+        "sums of a logical batch go on into the next one",
+        "optimizers/unnoised.py",
+        "for variable in [*self._totals, self._records, self._batches]:",
+        "for variable in [self._records, self._batches]:",
+        ("tests/optimizers/step_test.py::test_parts_add_up_until_the_last_one_and_then_all_begins_anew",),
+    ),
 )

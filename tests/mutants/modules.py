@@ -137,7 +137,10 @@ MODULES: dict[str, tuple[str, ...]] = {
     "optimizers/given.py": ("tests/optimizers/given_test.py",),
     "optimizers/fused.py": ("tests/optimizers/joined_test.py",),
     "optimizers/joined.py": ("tests/optimizers/joined_test.py",),
+    "optimizers/unnoised.py": ("tests/optimizers/step_test.py", "tests/optimizers/optimizer_test.py"),
+    "optimizers/shared_batches.py": ("tests/optimizers/shared_batches_test.py",),
     "optimizers/step.py": (
+        "tests/optimizers/step_test.py",
         *_OPTIMIZER,
         "tests/optimizers/optimizer_saving_test.py",
         "tests/optimizers/bad_input_test.py",
