@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from adaclip_tf import core
+from adaclip_tf import core, gradients
 from adaclip_tf.optimizers import replicas, unnoised
+from adaclip_tf.optimizers import step as step_module
 from adaclip_tf.optimizers.settings import Settings
 from adaclip_tf.optimizers.step import PrivateStep
 
@@ -89,3 +90,24 @@ def test_parts_that_were_begun_are_dropped_wherever_they_are():
     np.testing.assert_allclose(totals[0], tf.ones([3]))
     assert (int(records), bool(complete)) == (4, False)
     PrivateStep(core.FixedClip(1.0), Settings(noise_multiplier=1.0)).drop_unfinished()  # there is nothing yet
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("poisoned", [0, 1])
+def test_a_batch_that_must_be_refused_makes_all_of_its_step_no_number(parts, poisoned, monkeypatch):
+    """XLA drops assertions. Noise alone in the place of such a batch would look like a batch without its examples."""
+    step, _ = built(accumulation_steps=parts, expected_batch_size=8)
+
+    def clipped(loss, variables, tape, transform, **options):
+        poison = tf.where(loss[0] > 0.0, np.nan, 0.0)
+        sums = [tf.zeros(variable.shape) for variable in variables]
+        data = tuple(tensor for tensor in loss.graph.inputs if tensor.shape.rank)
+        return gradients.ClippedSum(
+            sums, tf.size(loss), tf.ones_like(loss), tf.zeros_like(loss), data=data, poison=poison
+        )
+
+    monkeypatch.setattr(step_module.gradients, "clipped_sum", clipped)
+    weights = tf.Variable(tf.zeros([3]))
+    take = tf.function(lambda loss: step.take(loss, [weights], None), autograph=False)
+    means = [take(tf.fill([4], 1.0 if part == poisoned else 0.0))[0][0].numpy() for part in range(parts)]
+    assert np.all(np.isnan(means[-1])) == (poisoned < parts)
