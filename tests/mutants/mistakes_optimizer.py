@@ -201,4 +201,25 @@ MISTAKES = (
         "for variable in [self._records, self._batches]:",
         ("tests/optimizers/step_test.py::test_parts_add_up_until_the_last_one_and_then_all_begins_anew",),
     ),
+    Mutation(
+        "one variable may be trained twice in a step",
+        "optimizers/checks.py",
+        " or len(set(indices)) != len(indices) or indices",
+        " or indices",
+        ("tests/optimizers/bad_input_test.py::test_steps_by_hand[one of them twice]",),
+    ),
+    Mutation(
+        "bfloat16 is as good as float32",
+        "optimizers/checks.py",
+        "if variable.dtype.base_dtype in (tf.float16, tf.bfloat16):",
+        "if variable.dtype.base_dtype == tf.float16:",
+        ("tests/optimizers/optimizer_test.py::test_float16_variables_are_refused",),
+    ),
+    Mutation(
+        "an inner optimizer's state is none of the optimizer's",
+        "optimizers/wrapping.py",
+        "return type(super().variables)([*self._own_variables, *self._inner.variables])",
+        "return type(super().variables)(self._own_variables)",
+        ("tests/optimizers/wrapping_test.py::test_set_weights_sets_all_or_nothing",),
+    ),
 )

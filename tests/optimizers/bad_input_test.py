@@ -580,6 +580,12 @@ def step(use):
     ("no variables", step(lambda o, loss, v, tape: o.minimize(loss, [], tape)), ValueError, "no trainable variables"),
     ("another order", step(lambda o, loss, v, tape: o.minimize(loss, v[::-1], tape)), ValueError, "others", "bias"),
     (
+        "one of them twice",
+        step(lambda o, loss, v, tape: o.minimize(loss, [v[0], v[0]], tape)),
+        ValueError,
+        *("others", "kernel"),
+    ),
+    (
         "other variables",
         step(lambda o, loss, v, tape: o.minimize(loss, [OTHER], tape)),
         ValueError,
