@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from adaclip_tf import core, gradients
-from adaclip_tf.gradients import ghost
+from adaclip_tf.gradients import ghost, proof
 from tests import models
 from tests.oracle import Oracle
 
@@ -248,3 +248,25 @@ def test_raw_norms_are_for_who_asks_and_a_clip_by_coordinates_has_no_ghost_path(
         assert run(path, raw_norms=True) is not None
     with pytest.raises(ValueError, match="looks at every coordinate"):
         run("ghost", clip=core.PerCoordinateClip(1.0).clip([weights]))
+
+
+@pytest.mark.parametrize("clip", [core.NORM, core.CoordinateClip(15)])
+@pytest.mark.parametrize("path", ["auto", "jacobian"])
+def test_nothing_is_summed_of_a_batch_that_must_be_refused(path, clip, monkeypatch):
+    """Where no assertion stops it, as under XLA. (The step makes the result no number besides.)"""
+    monkeypatch.setattr(proof.Proof, "poison", lambda self: tf.constant(np.nan))
+    model = models.softmax_regression()
+    transform = core.Transform([tf.constant(0.0)] * 2, [tf.constant(1.0)] * 2)
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            losses = models.per_example_loss()(y, model(x))
+        options = {"path": path, "num_microbatches": None, "clip": clip}
+        return gradients.clipped_sum(losses, model.trainable_variables, tape, transform, **options)
+
+    batch = step(*map(tf.constant, models.data(5)))
+    assert np.all(np.isnan(batch.squared_norms)) and np.isnan(batch.poison)
+    np.testing.assert_array_equal(batch.weights, np.zeros(5))
+    for total in batch.total:
+        np.testing.assert_array_equal(total, np.zeros(total.shape))

@@ -7,6 +7,8 @@ from tests.mutants.mutation import Mutation
 AUDIT = "tests/examples/audit_test.py::test_no_claim_is_refuted_and_a_bolder_claim_would_be"
 AUDIT_FIXED = f"{AUDIT}[fixed jacobian]"
 
+_REFUSED = "tests/gradients/gradients_test.py::test_nothing_is_summed_of_a_batch_that_must_be_refused"
+
 MISTAKES = (
     Mutation(
         "a frozen variable may have another value on each replica",
@@ -139,5 +141,40 @@ MISTAKES = (
         "counts = (weights >= 0.0) & (weights <= 1.0)",
         "counts = weights >= 0.0",
         ("tests/gradients/weighted_test.py::test_no_weight_makes_an_example_count_for_more_than_1",),
+    ),
+    Mutation(
+        "a center counts in full where its example does not",
+        "gradients/paths.py",
+        "        weight = tf.reduce_sum(shares)\n",
+        "        weight = tf.reduce_sum(weights[number])\n",
+        ("tests/gradients/weighted_test.py::test_the_center_counts_as_often_as_its_example",),
+    ),
+    Mutation(
+        "weights may be of several rows of an example",
+        "gradients/weighted.py",
+        "if not isinstance(label, Rows) or (label.axis, label.rows, label.outer) != (0, 1, 1) or label.checks:",
+        "if False:",
+        ("tests/gradients/weighted_test.py::test_what_is_no_weight_of_an_example_stays_in_the_loss",),
+    ),
+    Mutation(
+        "any factor of the loss is a weight",
+        "gradients/weighted.py",
+        "if one_each and _enters(graph.behind(weights, _SAME).op):",
+        "if one_each:",
+        ("tests/gradients/weighted_test.py::test_what_is_no_weight_of_an_example_stays_in_the_loss",),
+    ),
+    Mutation(
+        "what XLA can't refuse is summed",
+        "gradients/paths.py",
+        "start, known = tf.fill([num_records], poison), []",
+        "start, known = tf.zeros([num_records]), []",
+        (f"{_REFUSED}[auto-clip0]", f"{_REFUSED}[jacobian-clip0]"),
+    ),
+    Mutation(
+        "what XLA can't refuse is summed, where coordinates are cut",
+        "gradients/paths.py",
+        "transform.apply([gradient + poison for gradient in record])",
+        "transform.apply(record)",
+        (f"{_REFUSED}[auto-clip1]",),
     ),
 )

@@ -222,4 +222,11 @@ MISTAKES = (
         "return type(super().variables)(self._own_variables)",
         ("tests/optimizers/wrapping_test.py::test_set_weights_sets_all_or_nothing",),
     ),
+    Mutation(
+        "a saved state may be infinite",
+        "optimizers/checks.py",
+        "if not np.all(np.isfinite(value)) or not np.all(value >= least):",
+        "if not np.all(value >= least):",
+        ("tests/optimizers/bad_input_test.py::test_saved_state_that_does_not_fit_is_refused_whole",),
+    ),
 )

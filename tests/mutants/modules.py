@@ -50,6 +50,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "core/box_muller.py": ("tests/core/box_muller_test.py", "tests/core/noise_quality_test.py"),
     "core/philox.py": ("tests/core/philox_test.py",),
     "gradients/paths.py": (
+        "tests/gradients/weighted_test.py",
         "tests/gradients/gradients_test.py",
         "tests/gradients/isolated_test.py",
         "tests/optimizers/baselines_test.py",

@@ -667,6 +667,7 @@ def _spoilt_state(name, value):
         ),
         (_spoilt_state("noised_steps", lambda v: np.int64(-5)), ["noised_steps", "out of range", "earlier"]),
         (_spoilt_state("divisor", lambda v: np.float32(NAN)), ["divisor", "out of range"]),
+        (_spoilt_state("divisor", lambda v: np.float32(np.inf)), ["divisor", "out of range"]),
     ],
 )
 @pytest.mark.parametrize("way", ["load_own_variables", "set_weights"])
