@@ -59,7 +59,8 @@ def _saturating_model():
         (_saturating_model, "jacobian"),
         (_conv_model, "auto"),
         (_conv_model, "jacobian"),
-        (_recurrent_model, "auto"),  # takes both: the LSTM has no ghost rule
+        (_recurrent_model, "auto"),
+        (models.both_paths, "auto"),
     ],
 )
 def test_one_example_moves_the_sum_by_at_most_one(build, path, rng):
@@ -80,6 +81,20 @@ def test_one_example_moves_the_sum_by_at_most_one(build, path, rng):
                 assert distance <= 1e-5  # contributes nothing, and takes nothing from the others
             largest = max(largest, distance)
         assert largest > 0.1  # the test sees contributions at all
+
+
+@pytest.mark.parametrize("groups", [None, ((0, 2), (1,)), ((0, 1), (2,))])
+def test_variables_on_both_paths_have_one_norm(groups, rng):
+    """The kernel, which is run example by example, and the layer behind it, which is not; in groups, too."""
+    model, clip = models.both_paths(), core.NormClip(groups)
+    inputs, labels = models.data(5, features=16)
+    inputs *= np.float32([[0.01], [0.1], [1.0], [10.0], [100.0]])
+    _, transform, _ = _transforms(model.trainable_variables, rng)
+    if groups is None:
+        with pytest.raises(ValueError, match="No ghost rule for some variables"):
+            models.pre_noise_sum(model, "ghost")(inputs, labels, transform)
+    both, alone = (models.pre_noise_sum(model, path, clip=clip)(inputs, labels, transform) for path in PATHS)
+    np.testing.assert_allclose(both, alone, rtol=1e-3, atol=1e-5)
 
 
 def test_the_sum_over_the_batch_through_jacobians_would_not_be_safe():

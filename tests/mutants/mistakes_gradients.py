@@ -177,4 +177,21 @@ MISTAKES = (
         "transform.apply(record)",
         (f"{_REFUSED}[auto-clip1]",),
     ),
+    Mutation(
+        "variables that are run example by example have a norm of their own",
+        "gradients/paths.py",
+        "            square = tf.gather(others_norms, [k])\n",
+        "            square = tf.zeros([1])\n",
+        (
+            "tests/gradients/gradients_test.py::test_variables_on_both_paths_have_one_norm",
+            "tests/gradients/gradients_test.py::test_one_example_moves_the_sum_by_at_most_one[both_paths-auto]",
+        ),
+    ),
+    Mutation(
+        "all groups of variables are clipped as the first one",
+        "gradients/paths.py",
+        "shares = weights[number] if counts is None else weights[number] * counts",
+        "shares = weights[0] if counts is None else weights[0] * counts",
+        ("tests/gradients/gradients_test.py::test_variables_on_both_paths_have_one_norm[groups2]",),
+    ),
 )
