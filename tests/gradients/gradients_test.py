@@ -169,6 +169,31 @@ def test_ghost_path_names_the_variable_without_a_rule():
     assert 'gradient_path="auto"' in str(error.value)
 
 
+def test_rows_that_a_custom_gradient_takes_from_others_are_on_no_ghost_path():
+    """Rows of dy are the examples', which is all that a rule looks at; those that they are multiplied with are not."""
+    kernel = tf.Variable(np.linspace(-1.0, 1.0, 12).reshape(4, 3).astype(np.float32))
+
+    @tf.custom_gradient
+    def product(x, w):
+        return x @ w, lambda dy: (dy @ tf.transpose(w), tf.matmul(x[::-1], dy, transpose_a=True))
+
+    def traced(path):
+        def step(x):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(product(x, kernel) ** 2, axis=1)
+            transform = core.FixedClip(1.0).transform((), [tf.TensorSpec([4, 3])])
+            return gradients.clipped_sum(loss, [kernel], tape, transform, path=path, num_microbatches=None).total[0]
+
+        return tf.function(step, input_signature=[tf.TensorSpec([None, 4])], autograph=False)
+
+    with pytest.raises(ValueError, match="nothing proves that it is a sum over examples"):
+        traced("ghost").get_concrete_function()
+    x = np.float32([[0.1, 0.2, 0.0, 0.1], [3.0, -2.0, 1.0, 5.0], [0.0, 0.1, -0.1, 0.0]])
+    records = [np.outer(row, 2.0 * row @ kernel.numpy()) for row in x]  # an example by itself is its own neighbour
+    expected = sum(record / max(1.0, np.linalg.norm(record)) for record in records)
+    np.testing.assert_allclose(traced("auto")(tf.constant(x)), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_a_variable_without_gradient_takes_part_with_gradient_zero():
     used, unused = tf.Variable([1.0, 2.0]), tf.Variable([3.0])
     transform = core.Transform([tf.zeros([2]), tf.constant([0.3])], [tf.ones([2]), tf.constant([0.1])])

@@ -194,4 +194,11 @@ MISTAKES = (
         "shares = weights[0] if counts is None else weights[0] * counts",
         ("tests/gradients/gradients_test.py::test_variables_on_both_paths_have_one_norm[groups2]",),
     ),
+    Mutation(
+        "a rule is all that a variable needs",
+        "gradients/paths.py",
+        "            reason = proven.summed(gradient)\n",
+        "            reason = None\n",
+        ("tests/gradients/gradients_test.py::test_rows_that_a_custom_gradient_takes_from_others_are_on_no_ghost_path",),
+    ),
 )
