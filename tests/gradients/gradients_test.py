@@ -169,6 +169,26 @@ def test_ghost_path_names_the_variable_without_a_rule():
     assert 'gradient_path="auto"' in str(error.value)
 
 
+def test_each_variable_has_its_own_factor():
+    """b may be one number for each variable, with a = 0."""
+    model = models.softmax_regression()
+    inputs, labels = models.data(5)
+
+    def step(path, x, y):
+        with tf.GradientTape() as tape:
+            losses = models.per_example_loss()(y, model(x))
+        transform = core.Transform([tf.constant(0.0)] * 2, [tf.constant(0.5), tf.constant(4.0)])
+        options = {"path": path, "num_microbatches": None}
+        return gradients.clipped_sum(losses, model.trainable_variables, tape, transform, **options).total
+
+    found = tf.function(step)("ghost", tf.constant(inputs), tf.constant(labels))
+    records = models.softmax_gradients(model.get_weights(), inputs, labels)
+    moved = [record / b for record, b in zip(records, (0.5, 4.0))]
+    norms = np.sqrt(sum(np.square(part.reshape(5, -1)).sum(axis=1) for part in moved))
+    for ours, part in zip(found, moved):
+        np.testing.assert_allclose(ours, np.tensordot(1.0 / np.maximum(norms, 1.0), part, axes=1), rtol=1e-4, atol=1e-5)
+
+
 def test_rows_that_a_custom_gradient_takes_from_others_are_on_no_ghost_path():
     """Rows of dy are the examples', which is all that a rule looks at; those that they are multiplied with are not."""
     kernel = tf.Variable(np.linspace(-1.0, 1.0, 12).reshape(4, 3).astype(np.float32))

@@ -201,4 +201,18 @@ MISTAKES = (
         "            reason = None\n",
         ("tests/gradients/gradients_test.py::test_rows_that_a_custom_gradient_takes_from_others_are_on_no_ghost_path",),
     ),
+    Mutation(
+        "a variable's sum is over the b of another",
+        "gradients/paths.py",
+        '("over", shares.ref(), scale.ref())',
+        '("over", shares.ref())',
+        ("tests/gradients/gradients_test.py::test_each_variable_has_its_own_factor",),
+    ),
+    Mutation(
+        "a sum over another tensor's size is a mean",
+        "gradients/reduced.py",
+        '    if op.type == "Shape":\n        return _extents(entries) if op.inputs[0] is entries else None',
+        '    if op.type == "Shape":\n        return _extents(entries)',
+        ("tests/gradients/reduced_test.py::test_what_is_no_plain_mean_is_refused",),
+    ),
 )
