@@ -215,4 +215,11 @@ MISTAKES = (
         '    if op.type == "Shape":\n        return _extents(entries)',
         ("tests/gradients/reduced_test.py::test_what_is_no_plain_mean_is_refused",),
     ),
+    Mutation(
+        "an example by itself may have any number of losses",
+        "gradients/isolated.py",
+        "    poison = _poison(loss, count)\n",
+        "    poison = 0.0\n",
+        ("tests/gradients/isolated_test.py::test_a_loss_that_leaves_examples_out_has_no_entries_that_are_examples",),
+    ),
 )
