@@ -229,4 +229,11 @@ MISTAKES = (
         "if not np.all(value >= least):",
         ("tests/optimizers/bad_input_test.py::test_saved_state_that_does_not_fit_is_refused_whole",),
     ),
+    Mutation(
+        "the direction is of the state before the step",
+        "optimizers/step.py",
+        "return self.rule.direction(next_state, mean), next_state",
+        "return self.rule.direction(state, mean), next_state",
+        ("tests/optimizers/step_test.py::test_the_direction_is_of_the_state_after_the_step",),
+    ),
 )

@@ -111,3 +111,24 @@ def test_a_batch_that_must_be_refused_makes_all_of_its_step_no_number(parts, poi
     take = tf.function(lambda loss: step.take(loss, [weights], None), autograph=False)
     means = [take(tf.fill([4], 1.0 if part == poisoned else 0.0))[0][0].numpy() for part in range(parts)]
     assert np.all(np.isnan(means[-1])) == (poisoned < parts)
+
+
+class Counting(core.FixedClip):
+    """Steps by the number of the step, whatever the gradient."""
+
+    def initial_state(self, specs):
+        return tf.constant(0.0)
+
+    def next_state(self, state, published):
+        return state + 1.0
+
+    def direction(self, state, mean):
+        return [tf.fill(part.shape, state) for part in mean]
+
+
+def test_the_direction_is_of_the_state_after_the_step():
+    step = PrivateStep(Counting(1.0), Settings(noise_multiplier=1.0))
+    transform = core.Transform([tf.constant(0.0)], [tf.constant(1.0)])
+    (direction,), state = step._published_step(tf.constant(4.0), transform, [tf.zeros([3])], tf.constant(8.0))
+    np.testing.assert_array_equal(direction, [5.0, 5.0, 5.0])
+    assert float(state) == 5.0
