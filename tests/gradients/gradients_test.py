@@ -97,6 +97,28 @@ def test_variables_on_both_paths_have_one_norm(groups, rng):
     np.testing.assert_allclose(both, alone, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("groups", [((0,), (1,)), ((1,), (0,))])
+def test_each_group_leaves_out_an_example_by_itself(groups, rng):
+    """Of an example with a huge input one kernel's gradient has no finite norm, and the other's is as any other."""
+    huge, other = (tf.Variable(tf.zeros([size, 3])) for size in (2, 130))  # narrow and wide rows take other ways
+    x, y = np.ones([4, 2], np.float32), rng.normal(size=[4, 130]).astype(np.float32)
+    x[1] = 3e38
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None, 2]), tf.TensorSpec([None, 130])])
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            losses = tf.reduce_sum(x @ huge + y @ other, axis=1)
+        transform = core.Transform([tf.constant(0.0)] * 2, [tf.constant(1.0)] * 2)
+        options = {"path": "ghost", "num_microbatches": None, "clip": core.NormClip(groups)}
+        return gradients.clipped_sum(losses, [huge, other], tape, transform, **options).total
+
+    found = step(tf.constant(x), tf.constant(y))
+    for ours, rows, used in zip(found, (x, y), ([1.0, 0.0, 1.0, 1.0], [1.0] * 4)):
+        norms = np.maximum(np.linalg.norm(rows.astype(np.float64), axis=1) * 3**0.5 * 2**0.5, 1.0)
+        expected = np.tensordot(np.where(used, np.array(used) / norms, 0.0), rows, axes=1)
+        np.testing.assert_allclose(ours, np.repeat(expected[:, None], 3, axis=1), rtol=1e-4, atol=1e-5)
+
+
 def test_the_sum_over_the_batch_through_jacobians_would_not_be_safe():
     """Negative control: with `tape.jacobian` one infinite example wipes out all the others."""
     model = _saturating_model()
