@@ -508,4 +508,18 @@ MISTAKES = (
         "        if start < self.num_examples:\n",
         ("tests/data/streaming_test.py::test_another_number_of_examples_is_an_error",),
     ),
+    Mutation(
+        "an audit's two rates have the whole of what the confidence leaves over",
+        "privacy/auditing.py",
+        "level = 1.0 - (1.0 - check_confidence(confidence)) / 2.0",
+        "level = check_confidence(confidence)",
+        ("tests/privacy/auditing_test.py::test_both_rates_hold_together",),
+    ),
+    Mutation(
+        "a run is chosen among more runs than are counted",
+        "privacy/choice.py",
+        "generator.geometric(1.0 / self.mean_runs)",
+        "generator.geometric(1.0 / (self.mean_runs + 1))",
+        ("tests/privacy/choice_test.py::test_the_number_of_runs_has_its_law[geometric-distribution0]",),
+    ),
 )

@@ -236,4 +236,11 @@ MISTAKES = (
         "return self.rule.direction(state, mean), next_state",
         ("tests/optimizers/step_test.py::test_the_direction_is_of_the_state_after_the_step",),
     ),
+    Mutation(
+        "a query's statistics have the whole ball",
+        "query.py",
+        "core.statistics_sum(self._rule, self._clip, core.squared_norms(transformed))",
+        "core.statistics_sum(self._rule, core.NormClip(radius=0.0), core.squared_norms(transformed))",
+        ("tests/query_test.py::test_a_record_and_what_is_asked_of_it_are_within_one_ball",),
+    ),
 )

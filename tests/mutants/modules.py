@@ -74,6 +74,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "training/plan.py": ("tests/training/plan_test.py",),
     "training/make_private.py": ("tests/training/make_private_test.py",),
     "training/private_training.py": ("tests/training/make_private_test.py",),
+    "privacy/auditing.py": ("tests/privacy/auditing_test.py",),
     "privacy/choice.py": ("tests/privacy/choice_test.py",),
     "gradients/spelled_out.py": ("tests/gradients/spelled_out_test.py",),
     "gradients/gathers.py": ("tests/gradients/spelled_out_test.py",),
