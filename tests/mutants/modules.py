@@ -139,7 +139,11 @@ MODULES: dict[str, tuple[str, ...]] = {
     "optimizers/given.py": ("tests/optimizers/given_test.py",),
     "optimizers/fused.py": ("tests/optimizers/joined_test.py",),
     "optimizers/joined.py": ("tests/optimizers/joined_test.py",),
-    "optimizers/unnoised.py": ("tests/optimizers/step_test.py", "tests/optimizers/optimizer_test.py"),
+    "optimizers/unnoised.py": (
+        "tests/optimizers/step_test.py",
+        "tests/optimizers/optimizer_test.py::test_nonprivate_metrics_are_opt_in_and_tagged",
+        "tests/optimizers/optimizer_test.py::test_accumulation_is_one_large_batch",
+    ),
     "optimizers/shared_batches.py": ("tests/optimizers/shared_batches_test.py",),
     "optimizers/step.py": (
         "tests/optimizers/step_test.py",
