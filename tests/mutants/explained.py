@@ -84,6 +84,7 @@ EQUIVALENT: dict[str, str] = {
 
 # It does something else, on which neither privacy nor its accounting nor any result hangs.
 HARMLESS: dict[str, str] = {
+    "_internal/files.py:check_writable:9ab324": ("Only what a file is called that is gone at once."),
     "data/streaming.py:module:9fabe8": ("Only how many examples may be in memory at once."),
     "flower/answers.py:Asked.change:23a076": ("Only whether NumPy warns of a change that is too large for a number."),
     "flower/answers.py:_checked:d06ff0": (
@@ -149,6 +150,7 @@ HARMLESS: dict[str, str] = {
     ),
     "optimizers/joined.py:module:662d14": ("Only which variables are joined; joined or not, the step is the same."),
     "optimizers/joined.py:module:c0f9ac": ("Only which variables are joined; joined or not, the step is the same."),
+    "privacy/auditing.py:module:50730a": ("Only how many values are kept."),
     "privacy/calibration.py:_solve:1005f4": ("Only the stride of a loop that ends within the target."),
     "privacy/calibration.py:module:d9fde6": ("A limit for the search, far beyond any use."),
     "privacy/curve.py:EpsilonCurve._by:730eca": ("Only how many values are kept."),

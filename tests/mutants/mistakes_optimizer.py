@@ -243,4 +243,11 @@ MISTAKES = (
         "core.statistics_sum(self._rule, core.NormClip(radius=0.0), core.squared_norms(transformed))",
         ("tests/query_test.py::test_a_record_and_what_is_asked_of_it_are_within_one_ball",),
     ),
+    Mutation(
+        "noise hides a release of the same batch that has none",
+        "optimizers/shared_batches.py",
+        "    if 0.0 in multipliers:\n        return 0.0\n",
+        "    multipliers = [multiplier for multiplier in multipliers if multiplier]\n",
+        ("tests/optimizers/shared_batches_test.py::test_the_noise_of_several_releases_of_one_batch",),
+    ),
 )
