@@ -514,3 +514,17 @@ def test_what_was_broadcast_against_a_kernel_is_traced_back(static):
 
     step.get_concrete_function()
     assert found[-1] == [None, None]
+
+
+def test_a_reshape_to_the_shape_that_there_is_changes_nothing():
+    @tf.function(input_signature=[tf.TensorSpec([None, 3])], autograph=False)
+    def step(x):
+        double = 2.0 * x
+        same, other = tf.reshape(double, tf.shape(x)), tf.reshape(double, [-1, 1, 3])
+        walk = proof.prove(_rows(same) + _rows(other, [1, 2])).walk
+        assert proof.changes_nothing(walk, same.op)
+        assert not proof.changes_nothing(walk, other.op)
+        assert not proof.changes_nothing(walk, double.op)
+        assert not proof.changes_nothing(None, same.op)
+
+    step.get_concrete_function()
