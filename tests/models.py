@@ -39,6 +39,22 @@ def mlp(features=FEATURES, seed=1):
     )
 
 
+class Normed(tf.keras.layers.Layer):
+    """A kernel of norm 1: a variable that has no ghost rule."""
+
+    def build(self, shape):
+        self.kernel = self.add_weight(name="kernel", shape=[shape[-1], 3], initializer="glorot_uniform")
+
+    def call(self, inputs):
+        return tf.nn.tanh(inputs @ (self.kernel / tf.norm(self.kernel)))
+
+
+def both_paths():
+    """The first layer's kernel is run example by example, the rest is not: one clip for all of them."""
+    tf.keras.utils.set_random_seed(5)
+    return tf.keras.Sequential([tf.keras.Input([16]), Normed(), tf.keras.layers.Dense(CLASSES)])
+
+
 def per_example_loss():
     """Cross entropy, one entry per example."""
     return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
@@ -70,7 +86,7 @@ def softmax_gradients(weights, inputs, labels):
     return [inputs[:, :, None] * errors[:, None, :], errors]
 
 
-def pre_noise_sum(model, path, num_microbatches=None):
+def pre_noise_sum(model, path, num_microbatches=None, clip=core.NORM):
     """A function of (inputs, labels, transform): sum_k u_k before any noise, as one flat NumPy vector."""
     loss = per_example_loss()
 
@@ -78,7 +94,8 @@ def pre_noise_sum(model, path, num_microbatches=None):
         with tf.GradientTape() as tape:
             losses = loss(labels, model(inputs, training=True))
         variables = model.trainable_variables
-        batch = gradients.clipped_sum(losses, variables, tape, transform, path=path, num_microbatches=num_microbatches)
+        options = {"path": path, "num_microbatches": num_microbatches, "clip": clip}
+        batch = gradients.clipped_sum(losses, variables, tape, transform, **options)
         return tf.concat([tf.reshape(part, [-1]) for part in batch.total], axis=0)
 
     traced = {}  # one graph for scalar scales and one for others, for any batch size: tracing takes seconds

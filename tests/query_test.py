@@ -417,3 +417,15 @@ def test_variables_can_stand_for_specs():
 
 def test_docstring_examples():
     assert doctest.testmod(query).failed == 0
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5])
+def test_a_record_and_what_is_asked_of_it_are_within_one_ball(share):
+    """A rule's question has its part of the sensitivity, and the gradient the rest."""
+    rule = core.QuantileClip(initial_clip=2.0, share=share)
+    asks = query.ClippedSumQuery(rule, [tf.TensorSpec([2])], 1.0, expected_num_records=4.0)
+    params = asks.derive_sample_params(asks.initial_global_state())
+    for record, answer in (([0.0, 0.0], 1.0), ([0.3, 0.4], 1.0), ([3e4, 4e4], -1.0), ([np.nan, 1.0], 0.0)):
+        (clipped,), statistics = asks.preprocess_record(params, [tf.constant(record)])
+        assert float(tf.norm(clipped)) ** 2 <= 1.0 - share + 1e-6
+        np.testing.assert_allclose(statistics, [answer * share**0.5], rtol=1e-5)

@@ -347,6 +347,17 @@ def test_records_of_other_dtypes_are_summed_in_float32(dtype):
     np.testing.assert_allclose(total[0], [1.5, 0.25], rtol=1e-6)
 
 
+@pytest.mark.parametrize("entry", [300.0, 1e-4])
+def test_squares_of_float16_records_neither_overflow_nor_vanish(entry):
+    """300^2 is infinite in float16, and 1e-8 is 0: one would be left out, the other not clipped."""
+    record = tf.fill([1, 10], tf.constant(entry, tf.float16))
+    entry = float(record[0, 0])
+    np.testing.assert_allclose(core.squared_norms([record]), [10 * entry**2], rtol=1e-6)
+    transform = core.Transform([tf.constant(0.0)], [tf.constant(entry / 1e5)])  # neither is b one of float16's numbers
+    (total,) = core.clipped_sum([record], transform)
+    np.testing.assert_allclose(total, np.full(10, 10**-0.5), rtol=1e-5)
+
+
 def test_float16_records_do_not_lose_the_sum():
     """4096 + 1 is 4096 in float16."""
     transform = core.FixedClip(1.0).transform((), specs_of([()]))
@@ -598,6 +609,17 @@ def test_the_core_imports_tensorflow_and_nothing_that_may_go_away():
         "typing",
     }
     assert not [node for node in nodes if isinstance(node, ast.Attribute) and node.attr == "keras"]
+
+
+def test_a_factor_is_one_b_for_all_coordinates_and_no_center():
+    zero, vector = tf.constant(0.0), tf.ones([3])
+    centers = {"none": zero, "one": tf.constant(0.5), "zeros": tf.zeros([3]), "some": vector}
+    found = {
+        (name, scale.shape.rank): core.Transform([center], [scale]).is_factor(0)
+        for name, center in centers.items()
+        for scale in (tf.constant(2.0), 2.0 * vector)
+    }
+    assert [key for key, is_factor in found.items() if is_factor] == [("none", 0)]
 
 
 @pytest.mark.parametrize("center", [0.0, -1.0, -0.5, 0.5])

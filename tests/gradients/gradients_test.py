@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from adaclip_tf import core, gradients
-from adaclip_tf.gradients import ghost
+from adaclip_tf.gradients import ghost, proof
 from tests import models
 from tests.oracle import Oracle
 
@@ -59,7 +59,8 @@ def _saturating_model():
         (_saturating_model, "jacobian"),
         (_conv_model, "auto"),
         (_conv_model, "jacobian"),
-        (_recurrent_model, "auto"),  # takes both: the LSTM has no ghost rule
+        (_recurrent_model, "auto"),
+        (models.both_paths, "auto"),
     ],
 )
 def test_one_example_moves_the_sum_by_at_most_one(build, path, rng):
@@ -80,6 +81,43 @@ def test_one_example_moves_the_sum_by_at_most_one(build, path, rng):
                 assert distance <= 1e-5  # contributes nothing, and takes nothing from the others
             largest = max(largest, distance)
         assert largest > 0.1  # the test sees contributions at all
+
+
+@pytest.mark.parametrize("groups", [None, ((0, 2), (1,)), ((0, 1), (2,))])
+def test_variables_on_both_paths_have_one_norm(groups, rng):
+    """The kernel, which is run example by example, and the layer behind it, which is not; in groups, too."""
+    model, clip = models.both_paths(), core.NormClip(groups)
+    inputs, labels = models.data(5, features=16)
+    inputs *= np.float32([[0.01], [0.1], [1.0], [10.0], [100.0]])
+    _, transform, _ = _transforms(model.trainable_variables, rng)
+    if groups is None:
+        with pytest.raises(ValueError, match="No ghost rule for some variables"):
+            models.pre_noise_sum(model, "ghost")(inputs, labels, transform)
+    both, alone = (models.pre_noise_sum(model, path, clip=clip)(inputs, labels, transform) for path in PATHS)
+    np.testing.assert_allclose(both, alone, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("groups", [((0,), (1,)), ((1,), (0,))])
+@pytest.mark.parametrize("width", [5, 130])  # wide rows take another way
+def test_each_group_leaves_out_an_example_by_itself(groups, width, rng):
+    """Of an example with a huge input one kernel's gradient has no finite norm, and the other's is as any other."""
+    huge, other = (tf.Variable(tf.zeros([size, 3])) for size in (2, width))
+    x, y = np.ones([4, 2], np.float32), rng.normal(size=[4, width]).astype(np.float32)
+    x[1] = 3e38
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None, 2]), tf.TensorSpec([None, width])])
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            losses = tf.reduce_sum(x @ huge + y @ other, axis=1)
+        transform = core.Transform([tf.constant(0.0)] * 2, [tf.constant(1.0)] * 2)
+        options = {"path": "ghost", "num_microbatches": None, "clip": core.NormClip(groups)}
+        return gradients.clipped_sum(losses, [huge, other], tape, transform, **options).total
+
+    found = step(tf.constant(x), tf.constant(y))
+    for ours, rows, used in zip(found, (x, y), ([1.0, 0.0, 1.0, 1.0], [1.0] * 4)):
+        norms = np.maximum(np.linalg.norm(rows.astype(np.float64), axis=1) * 3**0.5 * 2**0.5, 1.0)
+        expected = np.tensordot(np.where(used, np.array(used) / norms, 0.0), rows, axes=1)
+        np.testing.assert_allclose(ours, np.repeat(expected[:, None], 3, axis=1), rtol=1e-4, atol=1e-5)
 
 
 def test_the_sum_over_the_batch_through_jacobians_would_not_be_safe():
@@ -152,6 +190,51 @@ def test_ghost_path_names_the_variable_without_a_rule():
     with pytest.raises(ValueError, match="normalised") as error:
         total(tf.ones([3, 2]))
     assert 'gradient_path="auto"' in str(error.value)
+
+
+def test_each_variable_has_its_own_factor():
+    """b may be one number for each variable, with a = 0."""
+    model = models.softmax_regression()
+    inputs, labels = models.data(5)
+
+    def step(path, x, y):
+        with tf.GradientTape() as tape:
+            losses = models.per_example_loss()(y, model(x))
+        transform = core.Transform([tf.constant(0.0)] * 2, [tf.constant(0.5), tf.constant(4.0)])
+        options = {"path": path, "num_microbatches": None}
+        return gradients.clipped_sum(losses, model.trainable_variables, tape, transform, **options).total
+
+    found = tf.function(step)("ghost", tf.constant(inputs), tf.constant(labels))
+    records = models.softmax_gradients(model.get_weights(), inputs, labels)
+    moved = [record / b for record, b in zip(records, (0.5, 4.0))]
+    norms = np.sqrt(sum(np.square(part.reshape(5, -1)).sum(axis=1) for part in moved))
+    for ours, part in zip(found, moved):
+        np.testing.assert_allclose(ours, np.tensordot(1.0 / np.maximum(norms, 1.0), part, axes=1), rtol=1e-4, atol=1e-5)
+
+
+def test_rows_that_a_custom_gradient_takes_from_others_are_on_no_ghost_path():
+    """Rows of dy are the examples', which is all that a rule looks at; those that they are multiplied with are not."""
+    kernel = tf.Variable(np.linspace(-1.0, 1.0, 12).reshape(4, 3).astype(np.float32))
+
+    @tf.custom_gradient
+    def product(x, w):
+        return x @ w, lambda dy: (dy @ tf.transpose(w), tf.matmul(x[::-1], dy, transpose_a=True))
+
+    def traced(path):
+        def step(x):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(product(x, kernel) ** 2, axis=1)
+            transform = core.FixedClip(1.0).transform((), [tf.TensorSpec([4, 3])])
+            return gradients.clipped_sum(loss, [kernel], tape, transform, path=path, num_microbatches=None).total[0]
+
+        return tf.function(step, input_signature=[tf.TensorSpec([None, 4])], autograph=False)
+
+    with pytest.raises(ValueError, match="nothing proves that it is a sum over examples"):
+        traced("ghost").get_concrete_function()
+    x = np.float32([[0.1, 0.2, 0.0, 0.1], [3.0, -2.0, 1.0, 5.0], [0.0, 0.1, -0.1, 0.0]])
+    records = [np.outer(row, 2.0 * row @ kernel.numpy()) for row in x]  # an example by itself is its own neighbour
+    expected = sum(record / max(1.0, np.linalg.norm(record)) for record in records)
+    np.testing.assert_allclose(traced("auto")(tf.constant(x)), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_variable_without_gradient_takes_part_with_gradient_zero():
@@ -248,3 +331,25 @@ def test_raw_norms_are_for_who_asks_and_a_clip_by_coordinates_has_no_ghost_path(
         assert run(path, raw_norms=True) is not None
     with pytest.raises(ValueError, match="looks at every coordinate"):
         run("ghost", clip=core.PerCoordinateClip(1.0).clip([weights]))
+
+
+@pytest.mark.parametrize("clip", [core.NORM, core.CoordinateClip(15)])
+@pytest.mark.parametrize("path", ["auto", "jacobian"])
+def test_nothing_is_summed_of_a_batch_that_must_be_refused(path, clip, monkeypatch):
+    """Where no assertion stops it, as under XLA. (The step makes the result no number besides.)"""
+    monkeypatch.setattr(proof.Proof, "poison", lambda self: tf.constant(np.nan))
+    model = models.softmax_regression()
+    transform = core.Transform([tf.constant(0.0)] * 2, [tf.constant(1.0)] * 2)
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            losses = models.per_example_loss()(y, model(x))
+        options = {"path": path, "num_microbatches": None, "clip": clip}
+        return gradients.clipped_sum(losses, model.trainable_variables, tape, transform, **options)
+
+    batch = step(*map(tf.constant, models.data(5)))
+    assert np.all(np.isnan(batch.squared_norms)) and np.isnan(batch.poison)
+    np.testing.assert_array_equal(batch.weights, np.zeros(5))
+    for total in batch.total:
+        np.testing.assert_array_equal(total, np.zeros(total.shape))

@@ -19,8 +19,10 @@ def _gradients(step, *arguments, **options):
     return _traced(step, **options)(*arguments)
 
 
-def _traced(step, num_microbatches=None, signature=None, jit_compile=None):
-    @tf.function(input_signature=signature, reduce_retracing=signature is None, jit_compile=jit_compile)
+def _traced(step, num_microbatches=None, signature=None, jit_compile=None, autograph=True):
+    options = {"jit_compile": jit_compile, "autograph": autograph}
+
+    @tf.function(input_signature=signature, reduce_retracing=signature is None, **options)
     def run(*tensors):
         loss, variables = step(*tensors)
         n = paths.num_examples(loss) if num_microbatches is None else num_microbatches
@@ -319,3 +321,17 @@ def test_a_counter_beside_the_step_counts_once():
 
     step(tf.ones([4, 3]))
     assert calls.numpy() == 1.0
+
+
+def test_a_loss_that_leaves_examples_out_has_no_entries_that_are_examples():
+    weights = tf.Variable([1.0, -1.0, 2.0])
+
+    def step(x):
+        losses = tf.reduce_sum(x * weights, axis=1)
+        return tf.boolean_mask(losses, x[:, 0] > 0.0), [weights]
+
+    run = _traced(step, signature=[tf.TensorSpec([None, 3])], autograph=False)
+    x = np.float32([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    np.testing.assert_allclose(run(x)[0], x)  # each has one
+    with pytest.raises(tf.errors.InvalidArgumentError, match="does not have one entry"):
+        run(x * [[-1.0], [1.0]])

@@ -68,6 +68,10 @@ def test_weights_of_examples_stay():
         (lambda x: tf.reduce_sum(x) / 8.0, "not known to be the number of its entries"),
         (lambda x: tf.reduce_sum(x) / tf.cast(tf.shape(x)[0], tf.float32), "not known to be the number of its entries"),
         (lambda x: tf.reduce_sum(x) / tf.cast(tf.size(x[1:]), tf.float32), "not known to be the number of its entries"),
+        (
+            lambda x: tf.reduce_sum(x) / tf.cast(tf.reduce_prod(tf.shape(x[1:])), tf.float32),
+            "not known to be the number of its entries",
+        ),
         (lambda x: tf.reduce_sum(x) / tf.reduce_sum(x**2), "not known to be the number of its entries"),
         (tf.reduce_max, "not a plain mean over examples"),
         (lambda x: keras_loss()(x) + tf.reduce_max(x), "use the optimizer's `weight_decay`"),

@@ -29,22 +29,6 @@ def convolution():
     )
 
 
-class Normed(layers.Layer):
-    """A kernel of norm 1: a variable that has no ghost rule."""
-
-    def build(self, shape):
-        self.kernel = self.add_weight(name="kernel", shape=[shape[-1], 3], initializer="glorot_uniform")
-
-    def call(self, inputs):
-        return tf.nn.tanh(inputs @ (self.kernel / tf.norm(self.kernel)))
-
-
-def both_paths():
-    """The first layer's kernel is run example by example, the rest is not: one clip for all of them."""
-    tf.keras.utils.set_random_seed(5)
-    return tf.keras.Sequential([tf.keras.Input([16]), Normed(), layers.Dense(models.CLASSES)])
-
-
 def recurrent():
     """Spelled out: of the LSTM's kernels each example has a row per step."""
     tf.keras.utils.set_random_seed(3)
@@ -53,7 +37,7 @@ def recurrent():
     )
 
 
-CASES = [(mlp, "auto"), (mlp, "jacobian"), (convolution, "auto"), (recurrent, "auto"), (both_paths, "auto")]
+CASES = [(mlp, "auto"), (mlp, "jacobian"), (convolution, "auto"), (recurrent, "auto"), (models.both_paths, "auto")]
 
 
 class Asked:
@@ -172,6 +156,6 @@ def test_what_training_refuses_is_refused():
 
     with pytest.raises(ValueError, match="so that one example changes others"):
         tf.function(ask, [tf.TensorSpec([None, 3])], autograph=False).get_concrete_function()
-    asked = Asked(both_paths(), "ghost")
+    asked = Asked(models.both_paths(), "ghost")
     with pytest.raises(ValueError, match="No ghost rule for some variables"):
         asked._ask.get_concrete_function()

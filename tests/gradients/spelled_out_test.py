@@ -62,8 +62,9 @@ class Gathered(L.Layer):
     def call(self, inputs):
         chosen = tf.argmax(inputs, axis=2)  # of four places, [batch, 4]
         rows = tf.gather(self.dense(inputs), chosen, batch_dims=1)
-        scores = tf.gather(self.scores(inputs)[:, :, 0], chosen[:, 0], batch_dims=1)
-        return tf.reduce_sum(tf.square(rows), axis=1) * scores[:, tf.newaxis]
+        scores = self.scores(inputs)[:, :, 0]
+        first, all_chosen = tf.gather(scores, chosen[:, 0], batch_dims=1), tf.gather(scores, chosen, batch_dims=1)
+        return tf.reduce_sum(tf.square(rows), axis=1) * first[:, tf.newaxis] + tf.reduce_sum(all_chosen, 1, True)
 
 
 def problem(name, rng):

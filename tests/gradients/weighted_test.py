@@ -74,6 +74,36 @@ def test_no_weight_makes_an_example_count_for_more_than_1(total, path, weight):
         np.testing.assert_allclose(moved, weight, rtol=1e-4)
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize("path", ["ghost", "jacobian"])
+def test_the_center_counts_as_often_as_its_example(path, leaves):
+    """sum_k omega_k c_k (g_k - a) / b, whoever applies (a, b) to the sums."""
+    inputs, labels = models.data(len(WEIGHTS))
+    model, loss = models.softmax_regression(), models.per_example_loss()
+    shapes = [variable.shape.as_list() for variable in model.trainable_variables]
+    centers = [np.linspace(-0.5, 0.5, int(np.prod(s)), dtype=np.float32).reshape(s) for s in shapes]
+    scales = [np.linspace(0.2, 0.6, int(np.prod(s)), dtype=np.float32).reshape(s) for s in shapes]
+    transform = core.Transform(*([tf.constant(v) for v in values] for values in (centers, scales)))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4]), tf.TensorSpec([None], tf.int64), tf.TensorSpec([None])])
+    def step(x, y, omega):
+        with tf.GradientTape() as tape:
+            losses = loss(y, model(x, training=True), sample_weight=omega)
+        options = {"path": path, "num_microbatches": None, "may_leave_transform": leaves}
+        batch = gradients.clipped_sum(losses, model.trainable_variables, tape, transform, **options)
+        return batch.total if batch.weight is None else transform.apply_to_sums(batch.total, batch.weight)
+
+    found = step(tf.constant(inputs), tf.constant(labels), tf.constant(WEIGHTS))
+    records = models.softmax_gradients(model.get_weights(), inputs, labels)
+    counts = (WEIGHTS >= 0) & (WEIGHTS <= 1)
+    before, after = np.where(counts, 1.0, WEIGHTS), np.where(counts, WEIGHTS, 1.0)
+    wide = [(-1,) + (1,) * len(s) for s in shapes]
+    moved = [(before.reshape(w) * g - a) / b for g, a, b, w in zip(records, centers, scales, wide)]
+    shares = after / np.maximum(1.0, _norm(moved))
+    for ours, part in zip(found, moved):
+        np.testing.assert_allclose(ours, np.tensordot(shares, part, axes=1), rtol=1e-4, atol=1e-5)
+
+
 def test_class_weights_of_fit_are_not_undone():
     """One step on an example of each class, both of them clipped: the second counts a quarter of the first."""
     inputs, labels = 50 * np.eye(2, 4, dtype=np.float32), np.array([0, 1])
@@ -113,11 +143,16 @@ def test_what_is_no_weight_of_an_example_stays_in_the_loss():
         assert weighted.split(y * scalar)[1] is None
         assert weighted.split(y * (omega / tf.reduce_mean(omega)))[1] is None  # examples meet
         assert weighted.split(y * omega + y)[1] is None
+        assert weighted.split(y * tf.sigmoid(x))[1] is None  # has a gradient of its own
         assert weighted.split(tf.exp(y * omega))[1] is None  # no product any more
         assert weighted.split(y * tf.constant([0.1, 0.2, 0.3]))[1] is None  # says another thing to another place
         loss, after = weighted.split(tf.constant(3.0) * tf.identity(y * omega))
         return loss, after
 
+    found: list = []
+    rows = tf.function(lambda x, w: found.append(weighted.split(tf.exp(x) * tf.reshape(w, [-1]))[1]), autograph=False)
+    rows.get_concrete_function(tf.TensorSpec([None]), tf.TensorSpec([None, None]))  # perhaps several to an example
+    assert found == [None]
     loss, after = step(tf.zeros([3]), tf.constant([0.5, 2.0, np.nan]), tf.constant(0.5))
     np.testing.assert_array_equal(loss, [3.0, 6.0, np.nan])
     np.testing.assert_array_equal(after, [0.5, 1.0, 1.0])

@@ -11,6 +11,7 @@ EQUIVALENT: dict[str, str] = {
     "flower/sums.py:within_one:82d9e8": (
         "The same: NumPy takes any negative extent for the one that it is to work out."
     ),
+    "gradients/gathers.py:gathered:42756b": ("The same: the op has one output, which is its first and its last."),
     "gradients/ghost/flow_linear.py:_space_batch:5a3295": (
         "The same: the other of the two types sorts below this one."
     ),
@@ -44,6 +45,9 @@ EQUIVALENT: dict[str, str] = {
     "gradients/proof/sizes.py:Evaluator._evaluate:f7e151": (
         "The same: the op has one input, which is its first and its last."
     ),
+    "gradients/proof/symbols.py:_floordiv:c536c2": (
+        "The same: of an unknown multiple the answer is unknown either way."
+    ),
     "gradients/proof/symbols.py:_maximum:6d6851": (
         "The same: no symbol is 0 times N, and of an unknown multiple the answer is unknown either way."
     ),
@@ -69,10 +73,18 @@ EQUIVALENT: dict[str, str] = {
     "privacy/fit_data.py:given_to_fit:8179be": (
         "The same: a dataset of no batches counts as one of which the number is not known."
     ),
+    "privacy/formed.py:formed:36751b": (
+        "The same: it goes on where there is one input, which is the first and the last."
+    ),
+    "privacy/group.py:group_epsilon:1f3b83": ("The same: no size is below 1."),
+    "releasing/release_statement.py:_check_fits:620282": (
+        "The same: of the ways of sampling that a report may name this one sorts first."
+    ),
 }
 
 # It does something else, on which neither privacy nor its accounting nor any result hangs.
 HARMLESS: dict[str, str] = {
+    "_internal/files.py:check_writable:9ab324": ("Only what a file is called that is gone at once."),
     "data/streaming.py:module:9fabe8": ("Only how many examples may be in memory at once."),
     "flower/answers.py:Asked.change:23a076": ("Only whether NumPy warns of a change that is too large for a number."),
     "flower/answers.py:_checked:d06ff0": (
@@ -118,6 +130,12 @@ HARMLESS: dict[str, str] = {
     "gradients/spelled_out.py:_leaf:283dcf": (
         "Only which loops are spelled out: the others run example by example, with the same sums (the module says so)."
     ),
+    "optimizers/fused.py:after:6a4939": (
+        "Only when noise is drawn, for memory's and time's sake: it is the same noise."
+    ),
+    "optimizers/fused.py:after:c68e77": (
+        "Only when noise is drawn, for memory's and time's sake: it is the same noise."
+    ),
     "optimizers/fused.py:if_large.call:25b1fc": ("Only whether XLA compiles the step; the numbers are the same."),
     "optimizers/fused.py:if_large:3d221e": (
         "Only how it is traced: nothing in these functions branches on a tensor, so AutoGraph changes nothing."
@@ -127,8 +145,12 @@ HARMLESS: dict[str, str] = {
     ),
     "optimizers/fused.py:is_large:079b9f": ("Only from which size on XLA compiles the step; the numbers are the same."),
     "optimizers/fused.py:module:5f6fbb": ("Only from which size on XLA compiles the step; the numbers are the same."),
+    "optimizers/fused.py:module:b63292": (
+        "Only when noise is drawn, for memory's and time's sake: it is the same noise."
+    ),
     "optimizers/joined.py:module:662d14": ("Only which variables are joined; joined or not, the step is the same."),
     "optimizers/joined.py:module:c0f9ac": ("Only which variables are joined; joined or not, the step is the same."),
+    "privacy/auditing.py:module:50730a": ("Only how many values are kept."),
     "privacy/calibration.py:_solve:1005f4": ("Only the stride of a loop that ends within the target."),
     "privacy/calibration.py:module:d9fde6": ("A limit for the search, far beyond any use."),
     "privacy/curve.py:EpsilonCurve._by:730eca": ("Only how many values are kept."),
@@ -138,5 +160,6 @@ HARMLESS: dict[str, str] = {
     "training/private_training.py:PrivateTraining._notes:ddf6e2": (
         "Only advice in the summary; no number hangs on it."
     ),
+    "training/private_training.py:PrivateTraining.summary:8ac48e": ("Only where the lines of the summary are broken."),
     "training/private_training.py:PrivateTraining.summary:faeb80": ("Only where the lines of the summary are broken."),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants import (
     mistakes_accounting,
     mistakes_attributes,
+    mistakes_claims,
     mistakes_core,
     mistakes_everyday,
     mistakes_flower,
@@ -28,6 +29,7 @@ MISTAKES: tuple[Mutation, ...] = (
     *mistakes_gradients.MISTAKES,
     *mistakes_optimizer.MISTAKES,
     *mistakes_accounting.MISTAKES,
+    *mistakes_claims.MISTAKES,
     *mistakes_scales.MISTAKES,
     *mistakes_everyday.MISTAKES,
     *mistakes_flower.MISTAKES,

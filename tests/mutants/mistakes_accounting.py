@@ -309,6 +309,13 @@ MISTAKES = (
         ("tests/privacy/calibration_test.py::test_inverse_with_options",),
     ),
     Mutation(
+        "what else is paid for is left out of the search",
+        "privacy/calibration.py",
+        "run = training if other_event is None else dp_accounting.ComposedDpEvent([other_event, training])",
+        "run = training",
+        ("tests/privacy/calibration_test.py::test_what_else_is_paid_for_is_within_the_target",),
+    ),
+    Mutation(
         "the microbatches' sensitivity is left out of the search",
         "privacy/calibration.py",
         "    mechanism = Mechanism(1.0, num_examples, batch_size, sampling, microbatch_sensitivity)\n"
@@ -500,5 +507,19 @@ MISTAKES = (
         "        if start != self.num_examples:\n",
         "        if start < self.num_examples:\n",
         ("tests/data/streaming_test.py::test_another_number_of_examples_is_an_error",),
+    ),
+    Mutation(
+        "an audit's two rates have the whole of what the confidence leaves over",
+        "privacy/auditing.py",
+        "level = 1.0 - (1.0 - check_confidence(confidence)) / 2.0",
+        "level = check_confidence(confidence)",
+        ("tests/privacy/auditing_test.py::test_both_rates_hold_together",),
+    ),
+    Mutation(
+        "a run is chosen among more runs than are counted",
+        "privacy/choice.py",
+        "generator.geometric(1.0 / self.mean_runs)",
+        "generator.geometric(1.0 / (self.mean_runs + 1))",
+        ("tests/privacy/choice_test.py::test_the_number_of_runs_has_its_law[geometric-distribution0]",),
     ),
 )

@@ -200,4 +200,18 @@ MISTAKES = (
         "tf.get_static_value(center) <= 0.0",
         ("tests/core/core_test.py::test_the_transform_of_a_sum_is_the_sum_of_transforms[-0.5]",),
     ),
+    Mutation(
+        "squares of narrow numbers overflow, or vanish",
+        "core/clipping.py",
+        "tf.reduce_sum(tf.square(tf.cast(record, tf.float32)), axis",
+        "tf.reduce_sum(tf.cast(tf.square(record), tf.float32), axis",
+        ("tests/core/core_test.py::test_squares_of_float16_records_neither_overflow_nor_vanish",),
+    ),
+    Mutation(
+        "narrow records are transformed as narrow numbers",
+        "core/framework.py",
+        "[(tf.cast(record, tf.float32) - center) / scale for record",
+        "[tf.cast((record - tf.cast(center, record.dtype)) / tf.cast(scale, record.dtype), tf.float32) for record",
+        ("tests/core/core_test.py::test_squares_of_float16_records_neither_overflow_nor_vanish",),
+    ),
 )

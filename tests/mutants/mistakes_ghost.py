@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from tests.mutants.mutation import Mutation
 
+_EVERY_USE = (
+    "tests/gradients/ghost/ghost_refusal_test.py::test_what_must_hold_for_one_use_of_one_variable_is_checked_for_all"
+)
+
 MISTAKES = (
     Mutation(
         "rows looked up twice are squared one by one under XLA",
@@ -338,5 +342,40 @@ MISTAKES = (
         (
             "tests/gradients/ghost/ghost_refusal_test.py::test_gradients_that_are_not_linear_in_the_seed_are_unrecognised",
         ),
+    ),
+    Mutation(
+        "facts about the first variable are enough",
+        "gradients/ghost/plan.py",
+        "[fact for one, _ in found.values() for fact in one.facts]",
+        "[fact for one, _ in list(found.values())[:1] for fact in one.facts]",
+        (f"{_EVERY_USE}[of another]",),
+    ),
+    Mutation(
+        "facts about uses are forgotten where there are several",
+        "gradients/ghost/plan.py",
+        "    facts = [fact for part, _ in found for fact in part.facts]\n    term = several",
+        "    facts = []\n    term = several",
+        (f"{_EVERY_USE}[twice]",),
+    ),
+    Mutation(
+        "all groups leave out the examples of the first one",
+        "gradients/ghost/terms.py",
+        'made.once(("mask", weights.ref())',
+        'made.once(("mask",)',
+        ("tests/gradients/gradients_test.py::test_each_group_leaves_out_an_example_by_itself",),
+    ),
+    Mutation(
+        "facts about what was used in part are forgotten",
+        "gradients/ghost/plan.py",
+        "        facts += found.facts\n",
+        "",
+        (f"{_EVERY_USE}[in part]",),
+    ),
+    Mutation(
+        "all groups use the examples of the first one",
+        "gradients/ghost/terms.py",
+        'made.once(("used", weights.ref())',
+        'made.once(("used",)',
+        ("tests/gradients/gradients_test.py::test_each_group_leaves_out_an_example_by_itself",),
     ),
 )

@@ -7,6 +7,8 @@ from tests.mutants.mutation import Mutation
 AUDIT = "tests/examples/audit_test.py::test_no_claim_is_refuted_and_a_bolder_claim_would_be"
 AUDIT_FIXED = f"{AUDIT}[fixed jacobian]"
 
+_REFUSED = "tests/gradients/gradients_test.py::test_nothing_is_summed_of_a_batch_that_must_be_refused"
+
 MISTAKES = (
     Mutation(
         "a frozen variable may have another value on each replica",
@@ -139,5 +141,85 @@ MISTAKES = (
         "counts = (weights >= 0.0) & (weights <= 1.0)",
         "counts = weights >= 0.0",
         ("tests/gradients/weighted_test.py::test_no_weight_makes_an_example_count_for_more_than_1",),
+    ),
+    Mutation(
+        "a center counts in full where its example does not",
+        "gradients/paths.py",
+        "        weight = tf.reduce_sum(shares)\n",
+        "        weight = tf.reduce_sum(weights[number])\n",
+        ("tests/gradients/weighted_test.py::test_the_center_counts_as_often_as_its_example",),
+    ),
+    Mutation(
+        "weights may be of several rows of an example",
+        "gradients/weighted.py",
+        "if not isinstance(label, Rows) or (label.axis, label.rows, label.outer) != (0, 1, 1) or label.checks:",
+        "if False:",
+        ("tests/gradients/weighted_test.py::test_what_is_no_weight_of_an_example_stays_in_the_loss",),
+    ),
+    Mutation(
+        "any factor of the loss is a weight",
+        "gradients/weighted.py",
+        "if one_each and _enters(graph.behind(weights, _SAME).op):",
+        "if one_each:",
+        ("tests/gradients/weighted_test.py::test_what_is_no_weight_of_an_example_stays_in_the_loss",),
+    ),
+    Mutation(
+        "what XLA can't refuse is summed",
+        "gradients/paths.py",
+        "start, known = tf.fill([num_records], poison), []",
+        "start, known = tf.zeros([num_records]), []",
+        (f"{_REFUSED}[auto-clip0]", f"{_REFUSED}[jacobian-clip0]"),
+    ),
+    Mutation(
+        "what XLA can't refuse is summed, where coordinates are cut",
+        "gradients/paths.py",
+        "transform.apply([gradient + poison for gradient in record])",
+        "transform.apply(record)",
+        (f"{_REFUSED}[auto-clip1]",),
+    ),
+    Mutation(
+        "variables that are run example by example have a norm of their own",
+        "gradients/paths.py",
+        "            square = tf.gather(others_norms, [k])\n",
+        "            square = tf.zeros([1])\n",
+        (
+            "tests/gradients/gradients_test.py::test_variables_on_both_paths_have_one_norm",
+            "tests/gradients/gradients_test.py::test_one_example_moves_the_sum_by_at_most_one[both_paths-auto]",
+        ),
+    ),
+    Mutation(
+        "all groups of variables are clipped as the first one",
+        "gradients/paths.py",
+        "shares = weights[number] if counts is None else weights[number] * counts",
+        "shares = weights[0] if counts is None else weights[0] * counts",
+        ("tests/gradients/gradients_test.py::test_variables_on_both_paths_have_one_norm[groups2]",),
+    ),
+    Mutation(
+        "a rule is all that a variable needs",
+        "gradients/paths.py",
+        "            reason = proven.summed(gradient)\n",
+        "            reason = None\n",
+        ("tests/gradients/gradients_test.py::test_rows_that_a_custom_gradient_takes_from_others_are_on_no_ghost_path",),
+    ),
+    Mutation(
+        "a variable's sum is over the b of another",
+        "gradients/paths.py",
+        '("over", shares.ref(), scale.ref())',
+        '("over", shares.ref())',
+        ("tests/gradients/gradients_test.py::test_each_variable_has_its_own_factor",),
+    ),
+    Mutation(
+        "a sum over another tensor's size is a mean",
+        "gradients/reduced.py",
+        '    if op.type == "Shape":\n        return _extents(entries) if op.inputs[0] is entries else None',
+        '    if op.type == "Shape":\n        return _extents(entries)',
+        ("tests/gradients/reduced_test.py::test_what_is_no_plain_mean_is_refused",),
+    ),
+    Mutation(
+        "an example by itself may have any number of losses",
+        "gradients/isolated.py",
+        "    poison = _poison(loss, count)\n",
+        "    poison = 0.0\n",
+        ("tests/gradients/isolated_test.py::test_a_loss_that_leaves_examples_out_has_no_entries_that_are_examples",),
     ),
 )

@@ -580,6 +580,12 @@ def step(use):
     ("no variables", step(lambda o, loss, v, tape: o.minimize(loss, [], tape)), ValueError, "no trainable variables"),
     ("another order", step(lambda o, loss, v, tape: o.minimize(loss, v[::-1], tape)), ValueError, "others", "bias"),
     (
+        "one of them twice",
+        step(lambda o, loss, v, tape: o.minimize(loss, [v[0], v[0]], tape)),
+        ValueError,
+        *("others", "kernel"),
+    ),
+    (
         "other variables",
         step(lambda o, loss, v, tape: o.minimize(loss, [OTHER], tape)),
         ValueError,
@@ -661,6 +667,7 @@ def _spoilt_state(name, value):
         ),
         (_spoilt_state("noised_steps", lambda v: np.int64(-5)), ["noised_steps", "out of range", "earlier"]),
         (_spoilt_state("divisor", lambda v: np.float32(NAN)), ["divisor", "out of range"]),
+        (_spoilt_state("divisor", lambda v: np.float32(np.inf)), ["divisor", "out of range"]),
     ],
 )
 @pytest.mark.parametrize("way", ["load_own_variables", "set_weights"])

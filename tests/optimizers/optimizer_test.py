@@ -583,8 +583,9 @@ def test_layers_may_be_frozen_between_phases():
     assert any((p != q).any() for p, q in zip(frozen, model.layers[0].get_weights()))
 
 
-def test_float16_variables_are_refused():
-    variable = tf.Variable(tf.zeros([2], tf.float16))
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16])
+def test_float16_variables_are_refused(dtype):
+    variable = tf.Variable(tf.zeros([2], dtype))
     with pytest.raises(ValueError, match="mixed_float16"):
         _adaclip().build([variable])
 

@@ -1,12 +1,14 @@
 """Several private steps on one batch: counted together, or refused."""
 
 import math
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from adaclip_tf import DPFixedClipSGD, PrivacyBudget, epsilon, epsilon_of, optimizer_event, poisson_batches
+from adaclip_tf.optimizers import shared_batches
 
 N, B, DELTA = 60, 6, 1e-3
 
@@ -70,3 +72,11 @@ def test_a_budget_of_one_of_them_says_so():
     batches = _batches()
     with pytest.raises(ValueError, match="Another private optimizer trains on the same batches"):
         _model(_optimizer(2.0)).fit(batches, callbacks=[PrivacyBudget.of(batches, delta=DELTA)], verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("multipliers", "together"), [((1.5,), 1.5), ((3.0, 4.0), 2.4), ((2.0, 2.0, 2.0, 2.0), 1.0), ((2.0, 0.0), 0.0)]
+)
+def test_the_noise_of_several_releases_of_one_batch(multipliers, together):
+    steps = [types.SimpleNamespace(settings=types.SimpleNamespace(noise_multiplier=z)) for z in multipliers]
+    assert shared_batches.noise_together(steps) == pytest.approx(together)

@@ -188,6 +188,8 @@ def test_set_weights_sets_all_or_nothing(trained):
     optimizer.set_weights(values)
     for ours, theirs in zip(_state(trained.optimizer), _state(optimizer)):
         np.testing.assert_array_equal(ours, theirs)
+    for inner in optimizer.inner_optimizer.variables:  # Adam's moments, too
+        assert any(inner is variable for variable in optimizer.variables)
 
 
 def test_a_schedule_comes_back():

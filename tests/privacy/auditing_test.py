@@ -95,6 +95,18 @@ def test_attack_is_valid_and_tight_on_randomized_response(rng, epsilon, delta):
     assert np.median(bounds) > 0.8 * epsilon
 
 
+def test_both_rates_hold_together():
+    """Without any error of n: 1 - (half of what the confidence leaves over)^(1/n)."""
+    found = auditing.error_bounds(auditing.Errors(0, 100, 0, 200), 0.9)
+    assert found == pytest.approx((1 - 0.05 ** (1 / 100), 1 - 0.05 ** (1 / 200)))
+
+
+@pytest.mark.parametrize("errors", [auditing.Errors(0, 1000, 500, 1000), auditing.Errors(500, 1000, 0, 1000)])
+def test_an_attack_that_is_never_wrong_on_one_side_proves_much(errors):
+    assert auditing.attack_epsilon(errors, 1e-5, 0.95) > 4.5
+    assert auditing.attack_epsilon(errors, 0.3, 0.95) < auditing.attack_epsilon(errors, 1e-5, 0.95)
+
+
 def test_attack_edges():
     assert auditing.attack_epsilon(auditing.Errors(50, 100, 50, 100), 1e-5, CONFIDENCE) == 0.0
     perfect = auditing.attack_epsilon(auditing.Errors(0, 1000, 0, 1000), 1e-5, CONFIDENCE)

@@ -405,6 +405,16 @@ def test_a_cut_that_the_pipeline_shows_is_no_poisson_sample():
     fit(compiled(), cut, PrivacyBudget(**SHUFFLED))
 
 
+@pytest.mark.parametrize("form", ["cut", "mapped, of a size that is known"])
+def test_a_cut_of_another_size_is_no_poisson_sample_either(form):
+    """Only a map that may change sizes can have drawn examples out of larger batches."""
+    dataset = {
+        "cut": lambda: slices().batch(2 * BATCH),
+        "mapped, of a size that is known": lambda: slices().batch(2 * BATCH, drop_remainder=True).map(lambda *b: b),
+    }[form]()
+    refused(f"fit` was given batches of {2 * BATCH}", compiled(), dataset, PrivacyBudget(**WHERE))
+
+
 def test_examples_that_are_drawn_out_of_larger_batches_are_believed():
     """Poisson sampling of one's own: each of all examples stays with probability q."""
 
@@ -450,6 +460,13 @@ def test_a_budget_of_batches_is_for_these_batches(other, tmp_path):
     }[other]()
     budget = PrivacyBudget.of(batches, delta=DELTA)
     refused("something else, in which no such draw can be seen", compiled(), data, budget, steps_per_epoch=2)
+
+
+def test_a_budget_of_batches_is_not_for_arrays():
+    """Not even where both are the whole data."""
+    x, y = models.data(N)
+    budget = PrivacyBudget.of(poisson(size=N), delta=DELTA)
+    refused("no such draw can be seen", compiled(size=N), x, budget, y=y, batch_size=N)
 
 
 def test_what_a_strategy_hands_out_is_still_drawn():

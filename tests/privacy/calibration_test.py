@@ -42,6 +42,15 @@ def test_inverse_with_options(options):
     assert adaclip_tf.epsilon(noise_multiplier=z, **run) <= 2.0
 
 
+def test_what_else_is_paid_for_is_within_the_target():
+    pca = events.gaussian_event(6.0)
+    z = calibration.noise_multiplier(target_epsilon=1.5, other_event=pca, **MNIST)
+    run = {name: value for name, value in MNIST.items() if name != "delta"}
+    both = dp_accounting.ComposedDpEvent([pca, adaclip_tf.training_event(noise_multiplier=z, **run)])
+    found = adaclip_tf.epsilon_of(both, delta=MNIST["delta"])
+    assert found == pytest.approx(1.5, rel=1e-3) and found <= 1.5
+
+
 def test_agrees_with_dp_accountings_own_calibration():
     expected = dp_accounting.calibrate_dp_mechanism(
         dp_accounting.rdp.RdpAccountant,

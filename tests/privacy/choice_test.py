@@ -65,6 +65,7 @@ def test_the_number_of_runs_has_its_law(law, distribution):
     values = np.arange(0, 12)
     seen = np.array([drawn.count(value) for value in values])
     expected = 2000 * distribution.pmf(values)
+    assert abs(np.mean(drawn) - 6.0) < 0.6  # five standard errors
     keep = expected > 10
     assert np.all(np.abs(seen[keep] - expected[keep]) < 5 * np.sqrt(expected[keep]))
     assert not np.all(np.abs(seen[keep] - 1.5 * expected[keep]) < 5 * np.sqrt(expected[keep]))

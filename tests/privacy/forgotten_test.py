@@ -144,6 +144,28 @@ def test_steps_that_were_worse_than_said_are_kept_as_what_they_were():
     assert taken.events("two", 0) == [true.event(steps=5)]
 
 
+def test_a_count_that_goes_back_takes_no_step_back():
+    taken = Taken()
+    taken.begin("one", STEP, 0, None)
+    for count in (5, 3):
+        taken.see(count)
+    assert taken.events("two", 0) == [STEP.event(steps=5)]
+    assert taken.events("one", 3) == [STEP.event(steps=2)]
+
+
+@pytest.mark.parametrize("now", ["one", "two"])
+def test_a_call_that_was_broken_off_counts_for_its_own_phase(now):
+    taken, other = Taken(), {"one": "two", "two": "one"}[now]
+    taken.begin(other, STEP, 0, None)
+    taken.see(5)
+    taken.begin(now, STEP, 0, None)
+    taken.before_call(3)
+    events_of = {name: taken.events(name, 0) for name in ("one", "two", "three")}
+    assert events_of[now] == [STEP.event(steps=5)]  # whose own count is asked
+    assert events_of[other] == [STEP.event(steps=3), STEP.event(steps=5)]
+    assert events_of["three"] == [STEP.event(steps=5), STEP.event(steps=3)]
+
+
 def test_a_second_budget_says_what_it_does_not_count(caplog, path):
     """The optimizer is another one, and the weights are the same."""
 

@@ -19,6 +19,7 @@ def test_end_of_epoch():
     """9 batches of which 3 are seen, two of them to a step: 3 more steps, or as many as are allowed."""
     assert Horizon(2, batches_per_epoch=9, batches_seen=3).end_of_epoch(20) == 23
     assert Horizon(2, batches_per_epoch=9, batches_seen=3, allowed=22).end_of_epoch(20) == 22
+    assert Horizon(2, batches_per_epoch=9, batches_seen=2).end_of_epoch(20) == 24  # the first may complete a batch
     assert Horizon(2, batches_per_epoch=9, batches_seen=12).end_of_epoch(20) == 20
     assert Horizon(2).end_of_epoch(20) is None
 

@@ -127,6 +127,8 @@ def test_false_claims_are_refused():
         found.check(Homemade(), claims.Given(), Drawn(1000, 100, 2))
     with pytest.raises(ValueError, match="batches of fixed size"):
         found.check(Homemade(), claims.Given(batch_size=100))
+    with pytest.raises(ValueError, match="batches of 50"):
+        found.check(Homemade(), claims.Given(batch_size=50))
 
 
 @pytest.mark.parametrize(

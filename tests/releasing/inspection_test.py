@@ -351,6 +351,15 @@ def test_bytes_around_the_files_of_a_release_are_found(files, tmp_path):
     assert "assets/rows.txt" in findings(change=lambda archive: archive.writestr("assets/rows.txt", b"1"))
 
 
+@pytest.mark.parametrize(
+    ("number", "words"), [(3, "c: what"), (4, "c, d: what"), (5, "d and 1 more: what"), (7, "3 more")]
+)
+def test_what_is_alike_is_said_in_one_line(number, words):
+    found = [inspection.Finding(entry, "what", "why") for entry in "abcdefg"[:number]]
+    lines = str(inspection.Inspection("path", "a file", tuple(found))).splitlines()
+    assert len(lines) == 2 and words in lines[1]
+
+
 def test_other_files_are_unknown_and_bad_ones_are_named(files, tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("accuracy 0.9")
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:

@@ -17,7 +17,7 @@ import adaclip_tf
 from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD, PrivacyBudget, check_release, core, poisson_batches, release
 from adaclip_tf._internal import keras
 from adaclip_tf.privacy import events, statement
-from adaclip_tf.releasing import layer_state
+from adaclip_tf.releasing import layer_state, release_files
 from adaclip_tf.releasing import release as releasing
 from tests import models
 
@@ -486,6 +486,16 @@ def test_a_private_divisor_does_not_go_with_poisson(tmp_path):
     release(model, tmp_path / "model.keras")
     with zipfile.ZipFile(tmp_path / "model.keras") as archive:
         assert "one fixed size" in " ".join(archive.read("privacy_statement.txt").decode().split())
+
+
+def test_a_file_that_lacks_some_of_the_weights_is_not_written():
+    """Keras saves what it finds. What it does not find would be missing without a word."""
+    model = counted(models.softmax_regression())
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as file:
+        file["kernel"] = model.trainable_variables[0].numpy()
+    with pytest.raises(ValueError, match=r"in no \.keras file"):
+        release_files._verified(buffer.getvalue(), model, model, model.optimizer, [])
 
 
 def test_the_example(tmp_path):

@@ -183,6 +183,41 @@ def test_every_fit_is_paid_for_through_saving_and_loading(tmp_path, fitted):
     assert "learnt 2 times" in again.statement(delta=1e-5)
 
 
+def test_training_is_told_the_noise_of_all_questions_together(fitted):
+    """By name, so that who counts epsilon counts them once."""
+    told = fitted[1].for_training(1.0, 64)
+    assert told.name == fitted[1].name
+    counts, rows = 24 / (2 * 5.0) ** 2, 3 / 8.0**2  # 1 / z^2 of each adds up
+    assert told.noise_multiplier == pytest.approx((counts + rows) ** -0.5, rel=1e-12)
+
+
+def test_noise_for_a_run_is_the_methods_share_of_it():
+    run = {"num_examples": 6000, "batch_size": 60}
+    for length in ({"steps": 200}, {"epochs": 2}):
+        scales = PrivateScales.for_run(noise_multiplier=1.5, **run, **length)
+        assert (scales.noise_multiplier, scales.count_noise) == pytest.approx(Method().noise(1.5, 0.01, 200))
+
+
+def test_metrics_of_the_model_keep_nothing(fitted, monkeypatch):
+    """Keras counts what a compiled loss is shown, without noise; also where something fails."""
+    model, scales = models.softmax_regression(), PrivateScales(noise_multiplier=8.0, count_noise=5.0)
+    model.compile("sgd", loss(), metrics=["accuracy"])
+    model.evaluate(*data(20), verbose=0)  # as the questions would
+    monkeypatch.setattr(scales, "_learn", lambda asked: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        scales.fit(model, None, data(20))
+    kept = [float(tf.convert_to_tensor(v)) for metric in model.metrics for v in metric.variables]
+    assert kept and not any(kept)
+
+
+def test_several_workers_are_refused(fitted, monkeypatch):
+    monkeypatch.setattr(queries.keras, "has_several_workers", lambda model: True)
+    scales = PrivateScales(noise_multiplier=8.0, count_noise=5.0)
+    with pytest.raises(NotImplementedError, match="would each add noise of their own"):
+        scales.fit(fitted[0], loss(), data(20))
+    assert scales._fits.count == 0
+
+
 def test_a_fit_that_fails_after_it_has_looked_is_paid_for(fitted, monkeypatch):
     scales = PrivateScales(noise_multiplier=8.0, count_noise=5.0)
     monkeypatch.setattr(queries.Queries, "rows", lambda *_: 1 / 0)

@@ -184,6 +184,16 @@ class Source:
         return self.rows[index]
 
 
+def test_each_column_of_a_dataset_has_its_own_mean():
+    """Of two columns, as of any other number."""
+    x, y = data(columns=2)
+    scaling = PrivateTargetScaling.from_notes(
+        {"mean": [4000.0, 3000.0], "std": [1000.0, 500.0], "noise_multiplier": 9.0, "fits": 1, "name": "targets-x"}
+    )
+    given = scaled_data.scaled(tf.data.Dataset.from_tensor_slices((x, y)).batch(N), scaling)
+    np.testing.assert_allclose(next(iter(given))[1], (y - [4000.0, 3000.0]) / [1000.0, 500.0], rtol=1e-4, atol=1e-5)
+
+
 def test_several_columns():
     made = make(data(columns=3), outputs=3)
     made.fit(verbose=0)

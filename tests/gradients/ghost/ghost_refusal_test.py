@@ -320,6 +320,28 @@ def test_rows_that_only_the_run_can_count_are_checked_in_the_run(rng):
     assert np.all(np.isnan(full.value)) and np.all(np.isnan(plain.value))
 
 
+@pytest.mark.parametrize("use", ["of another", "twice", "in part"])
+def test_what_must_hold_for_one_use_of_one_variable_is_checked_for_all(use, rng):
+    """One that is wrong behind one that is right; two variables, or one that is used twice. XLA has no assertions."""
+    w = tf.Variable(rng.normal(size=[F, F + 1]).astype(np.float32), name="w")
+    v = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="v") if use == "of another" else w
+
+    def loss(x):
+        kernel = w[:, 1:] if use == "in part" else w
+        pairs = tf.reshape(x @ kernel, [tf.shape(x)[0] // 2, -1])  # two examples in one row, if the batch is even
+        right = tf.zeros_like(x[:, 0]) if use == "in part" else matmul_loss(x @ v)
+        return right + matmul_loss(tf.reshape(tf.nn.softmax(pairs), [-1, kernel.shape[1]]))
+
+    case = Case(loss, [v, w] if use == "of another" else [w], tf.TensorSpec([None, F]), rng)
+    x, weights = rng.normal(size=[N, F]).astype(np.float32), np.ones(N, np.float32)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="split evenly"):
+        case.ghost(x, weights)
+    found = tf.function(case._ghost, [case.spec, tf.TensorSpec([None])], autograph=False, jit_compile=True)(x, weights)
+    assert len(found) == len(case.variables)
+    for full, plain, _ in found.values():
+        assert np.all(np.isnan(full.value)) and np.all(np.isnan(plain.value))
+
+
 @pytest.mark.parametrize("select", [old_select, new_select], ids=lambda select: select.__name__)
 def test_a_selection_between_the_gradient_and_zero_is_followed(select, rng):
     """Negative control of `selected_gradient`: it is the 0.5 that is refused, not the selection."""

@@ -8,7 +8,7 @@ import tensorflow as tf
 from adaclip_tf.gradients.proof import calls
 from adaclip_tf.gradients.proof.labels import Lost, Public, Rows, Sizes, Summed, Unproven
 from adaclip_tf.gradients.proof.symbols import Count
-from adaclip_tf.gradients.proof.table import Listed
+from adaclip_tf.gradients.proof.table import LISTS, Listed
 from adaclip_tf.gradients.proof.walk import Walk
 
 
@@ -27,6 +27,21 @@ def test_a_list_holds_what_all_of_its_elements_are():
     assert joined(Listed(Sizes(), (Count(1), 3)), Listed(Sizes(), (Count(2), 3))).symbols == (Count(None), 3)
     assert joined(Listed(Sizes(), (4, 3)), Listed(Sizes(), (5, 3))).symbols == (None, 3)
     assert joined(Listed(Sizes(), (4, 3)), Listed(Sizes())).symbols is None
+
+
+def test_lists_that_are_added_hold_what_all_of_them_hold():
+    rows, columns, one_each = Listed(Rows(0)), Listed(Rows(1)), Listed(Public(None), extents=(Count(1), 3))
+
+    def added(*labels):
+        with tf.Graph().as_default():
+            return LISTS["AddN"](None, tf.constant(0).op, list(labels))
+
+    assert added(rows).element == added(rows, one_each).element == added(one_each, rows).element == Rows(0)
+    for labels in ([rows, columns], [columns, rows], [rows, rows, columns], [rows, columns, columns]):
+        assert isinstance(added(*labels).element, Lost)
+    assert added(Listed(Rows(0), symbols=(1,)), rows).symbols is None  # sums are other numbers
+    with pytest.raises(Unproven):
+        added(rows, Rows(0))
 
 
 def test_holes_are_remembered():

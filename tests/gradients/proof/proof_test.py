@@ -235,6 +235,48 @@ def test_what_is_known_to_mix_is_refused(case, static):
         _label(function, static)
 
 
+def _in_a_function(function):
+    return tf.function(function, autograph=False)
+
+
+SUMMED = {
+    "dense": lambda x, y: _rows(tf.nn.relu(x @ W)),
+    "a mean over features": lambda x, y: tf.reduce_mean(tf.nn.relu(x @ W), axis=1),
+    "a product with what is broadcast": lambda x, y: _rows((x @ W) * W[0]),
+    "softmax and a mean": lambda x, y: tf.reduce_mean(tf.nn.softmax(x @ W) * (x @ W), axis=-1),
+    "one row for all": lambda x, y: _rows(x[:, :, tf.newaxis] * W, [1, 2]),
+    "an axis in front": lambda x, y: _rows(tf.concat([x @ W, x], 1) * tf.cast(y, tf.float32)[:, tf.newaxis]),
+}
+# With an open size the shapes are lost in the function's gradient; the ghost path spells it out first.
+IN_A_FUNCTION = {f"{name}, in a function": _in_a_function(case) for name, case in SUMMED.items()}
+
+
+def _why_not_summed(function, static):
+    found = []
+
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = function(x, y)
+        proven = proof.prove(loss)
+        seed = tf.identity(tf.ones_like(loss))
+        proven.mark_seed(seed)
+        gradient = tape.gradient(loss, W, output_gradients=seed)
+        proven.look_back(seed, [gradient])
+        found.append(proven.unproven or proven.summed(gradient))
+
+    size = 8 if static else None
+    specs = [tf.TensorSpec([size, 3]), tf.TensorSpec([size], tf.int32)]
+    tf.function(step, input_signature=specs, autograph=False).get_concrete_function()
+    return found[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "static"), [*((n, s) for n in SUMMED for s in (1, 0)), *((n, 1) for n in IN_A_FUNCTION)]
+)
+def test_gradients_of_what_stays_apart_are_sums_over_examples(name, static):
+    assert _why_not_summed({**SUMMED, **IN_A_FUNCTION}[name], static) is None
+
+
 def test_a_custom_gradient_that_looks_at_the_batch_is_not_a_sum_over_examples():
     @tf.custom_gradient
     def scaled(v):
@@ -472,3 +514,17 @@ def test_what_was_broadcast_against_a_kernel_is_traced_back(static):
 
     step.get_concrete_function()
     assert found[-1] == [None, None]
+
+
+def test_a_reshape_to_the_shape_that_there_is_changes_nothing():
+    @tf.function(input_signature=[tf.TensorSpec([None, 3])], autograph=False)
+    def step(x):
+        double = 2.0 * x
+        same, other = tf.reshape(double, tf.shape(x)), tf.reshape(double, [-1, 1, 3])
+        walk = proof.prove(_rows(same) + _rows(other, [1, 2])).walk
+        assert proof.changes_nothing(walk, same.op)
+        assert not proof.changes_nothing(walk, other.op)
+        assert not proof.changes_nothing(walk, double.op)
+        assert not proof.changes_nothing(None, same.op)
+
+    step.get_concrete_function()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from adaclip_tf.gradients.proof import symbols
 from adaclip_tf.gradients.proof.symbols import BINARY, Count
@@ -43,10 +44,62 @@ N, TWICE, SOME = Count(1), Count(2), Count(None)
         ("Minimum", N, 5, SOME),
         ("FloorMod", 7, 4, 3),
         ("FloorMod", 7, 0, None),
+        ("FloorMod", N, 4, SOME),
+        ("FloorDiv", Count(4096), N, 4096),
+        ("FloorDiv", Count(4097), N, SOME),
+        ("FloorDiv", Count(-4097), N, SOME),
+        ("RealDiv", Count(4097), N, SOME),
+        ("Sub", N, N, 0),
+        ("Sub", N, TWICE, SOME),
+        ("Sub", SOME, SOME, SOME),
+        ("Sub", Count(4096), Count(4096), 0),
+        ("Sub", Count(4097), Count(4097), SOME),
+        ("Maximum", Count(-1), 1, SOME),
+        ("Maximum", SOME, 1, SOME),
+        ("Maximum", N, None, SOME),
+        ("AddV2", N, N, SOME),
+        ("AddV2", N, None, SOME),
+        ("Sub", 5, 3, 2),
     ],
 )
 def test_arithmetic(op, a, b, result):
     assert BINARY[op](a, b) == result
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype", "result"),
+    [
+        (2**31 - 1, tf.int32, 2**31 - 1),
+        (2**31, tf.int32, None),
+        (-(2**31) - 1, tf.int32, None),
+        (2**31, tf.int64, 2**31),
+        (255, tf.uint8, 255),
+        (256, tf.uint8, None),
+        (-1, tf.uint8, None),
+        (2**24, tf.float32, 2**24),
+        (2**24 + 1, tf.float32, None),
+        (-(2**24) - 1, tf.float32, None),
+        (2**53, tf.float64, 2**53),
+        (2**53 + 1, tf.float64, None),
+        (0, tf.float16, 0),
+        (1, tf.float16, None),
+        (2, tf.bfloat16, None),
+        (None, tf.int32, None),
+        (Count(2**30), tf.int32, Count(2**30)),
+        (Count(2**30), tf.int64, Count(2**30)),
+        (Count(32), tf.float32, Count(32)),
+        (Count(33), tf.float32, SOME),
+        (Count(-33), tf.float32, SOME),
+        (Count(2**30), tf.float64, Count(2**30)),
+        (Count(2**30 + 1), tf.float64, SOME),
+        (N, tf.float16, SOME),
+        (N, tf.int8, SOME),
+        (SOME, tf.float32, SOME),
+    ],
+)
+def test_what_a_type_leaves_of_a_number(number, dtype, result):
+    assert symbols.fitting(number, dtype) == result
+    assert symbols.all_fitting(np.array([[number]], object), dtype).tolist() == [[result]]
 
 
 def test_products():
