@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from adaclip_tf import DPAdaClipSGD, PrivacyBudget, epsilon, poisson_batches
-from tests import models
+from tests import generations, models
 
 ROOT = pathlib.Path(__file__).parents[2]
 STEPS, PER_EPOCH = 20_000, 1000
@@ -94,6 +94,7 @@ def _kill(cycles, seed):
     return done.stdout
 
 
+@generations.keras2_only  # Keras 3 writes over its backup in place: each kill may leave half of one
 @pytest.mark.slow
 def test_killed_two_hundred_times():
     assert _kill(200, seed=0).startswith("200 kills")
