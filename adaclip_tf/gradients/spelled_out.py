@@ -42,7 +42,7 @@ def spelled_out(backward: Backward, walk: proof.Walk) -> Backward:
       walk: of the proof, over this graph. It knows axes that are computed in the run, from shapes.
     """
     operations = _between(backward)
-    if not any(op.type in _CALLS | _LOOPS | {"UnsortedSegmentSum"} for op in operations):
+    if not any(op.type in _CALLS | _LOOPS | {"UnsortedSegmentSum", "ScatterNd"} for op in operations):
         return backward
     copies = _Copies(walk)
     copies.add_all(operations, only_changed=True)
@@ -84,6 +84,9 @@ class _Copies:
             elif (found := gathers.gathered(op)) is not None:
                 own = [self.of(tensor) for tensor in found]
                 self.set(op.outputs[0], gathers.gradient(gathers.Gathered(*own)))
+            elif (found := gathers.sorted_out(op)) is not None:
+                own = [self.of(tensor) for tensor in found]
+                self.set(op.outputs[0], gathers.gradient_of_sorted(gathers.Gathered(*own)))
             elif not only_changed or any(tensor.ref() in self._known for tensor in op.inputs):
                 self._copy(op)
 
@@ -96,6 +99,9 @@ class _Copies:
             known = proof.reduced_axes(self._walk, op)
             if known is not None:
                 inputs[1] = tf.constant(known, op.inputs[1].dtype)
+        part = proof.whole_slice(self._walk, op)
+        if part is not None:
+            inputs[1:] = [tf.constant(numbers, op.inputs[1].dtype) for numbers in part]
         copy = tf.compat.v1.get_default_graph().create_op(
             op.type,
             inputs,

@@ -47,9 +47,10 @@ from adaclip_tf.gradients.proof import (  # noqa: F401 (they fill the tables)
     texts,
 )
 from adaclip_tf.gradients.proof.memory import exempt, privatised
+from adaclip_tf.gradients.proof.parts import whole_slice
 from adaclip_tf.gradients.proof.reductions import changes_nothing, reduced_axes
 from adaclip_tf.gradients.proof.sources import Piece
 from adaclip_tf.gradients.proof.verdict import Proof, prove
 from adaclip_tf.gradients.proof.walk import Walk
 
-__all__ = ["Piece", "Proof", "Walk", "changes_nothing", "exempt", "privatised", "prove", "reduced_axes"]
+__all__ = ["Piece", "Proof", "Walk", "changes_nothing", "exempt", "privatised", "prove", "reduced_axes", "whole_slice"]

@@ -89,9 +89,17 @@ def _cross_entropy(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
 # Products.
 
 
-@entry("MatMul", *graph.BATCH_PRODUCTS)
-def _matmul(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
-    """[..., i, j] x [..., j, k]: axes in front go entry by entry; i and k are kept, j is summed over."""
+def letters_of(op: tf.Operation) -> tuple[list[list[str]], list[str]]:
+    """The letters of a product's operands, axis by axis, and of its result; what is not in that is summed over.
+
+    A matrix product is [..., i, j] x [..., j, k]: axes in front go entry by entry; i and k are kept.
+    """
+    if op.type == "Einsum":
+        try:
+            inputs, output = graph.einsum_letters(op)
+        except ValueError as error:
+            raise Unproven(str(error)) from error
+        return [list(letters) for letters in inputs], list(output)
     names = ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
     flips = [op.get_attr(name) for name in names]
     ranks = [rank(tensor) for tensor in op.inputs]
@@ -100,16 +108,12 @@ def _matmul(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
     for which, (size, flip) in enumerate(zip(ranks, flips)):
         ends = ["j", "ik"[which]] if (which == 1) != flip else ["ik"[which], "j"]
         letters.append([str(axis) for axis in range(total - size, total - 2)] + ends)
-    return _contracted(walk, op, labels, letters, [*(str(axis) for axis in range(total - 2)), "i", "k"])
+    return letters, [*(str(axis) for axis in range(total - 2)), "i", "k"]
 
 
-@entry("Einsum")
-def _einsum(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
-    try:
-        inputs, output = graph.einsum_letters(op)
-    except ValueError as error:
-        raise Unproven(str(error)) from error
-    return _contracted(walk, op, labels, [list(letters) for letters in inputs], list(output))
+@entry("MatMul", "Einsum", *graph.BATCH_PRODUCTS)
+def _product(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
+    return _contracted(walk, op, labels, *letters_of(op))
 
 
 def _contracted(walk: Walk, op: tf.Operation, labels: Labels, inputs: list[list[str]], output: list[str]) -> Label:

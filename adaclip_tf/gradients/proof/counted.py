@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
+from adaclip_tf.gradients.proof.contractions import letters_of
 from adaclip_tf.gradients.proof.labels import Public, Sizes, Unproven, rank
 from adaclip_tf.gradients.proof.sizes import StridedSlice
 from adaclip_tf.gradients.proof.symbols import depends_on_count
@@ -67,11 +68,19 @@ def _reduction(walk: Walk, op: tf.Operation, labels: Labels) -> Sizes | None:
     return Sizes() if along is None or long & set(along) else None
 
 
-@entry("MatMul")
+@entry("MatMul", "Einsum", *graph.BATCH_PRODUCTS)
 def _product(walk: Walk, op: tf.Operation, labels: Labels) -> Sizes | None:
-    inner = 1 - int(op.get_attr("transpose_a")), int(op.get_attr("transpose_b"))
-    long = [axis in _may_be_long(*pair) for axis, *pair in zip(inner, op.inputs, labels)]
-    return Sizes() if any(long) else None
+    """Sums along the axes that the result does not have."""
+    letters, output = letters_of(op)
+    for tensor, own, label in zip(op.inputs, letters, labels):
+        if any(own[axis] not in output for axis in _may_be_long(tensor, label)):
+            return Sizes()
+    return None
+
+
+@entry("TopKV2", "TopK")
+def _top(walk: Walk, op: tf.Operation, labels: Labels) -> None:
+    _leaves(op.inputs[0], labels[0], [rank(op.inputs[0]) - 1])
 
 
 @entry("Softmax", "LogSoftmax")

@@ -48,6 +48,18 @@ def _slice(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     return _kept(walk, op, label, whole)
 
 
+def whole_slice(walk: Walk | None, op: tf.Operation) -> tuple[list[int], list[int]] | None:
+    """Where a slice starts and how far it goes (-1: to the end), where no run is needed to tell; else None."""
+    if walk is None or op.type != "Slice":
+        return None
+    begin, size, extents = *map(walk.sizes.symbols, op.inputs[1:]), walk.sizes.extents(op.inputs[0])
+    if begin is None or size is None or extents is None or not all(isinstance(start, int) for start in begin):
+        return None
+    whole = [start == 0 and own == extent is not None for start, own, extent in zip(begin, size, extents)]
+    sizes = [-1 if to_end else own for to_end, own in zip(whole, size)]
+    return (list(begin), sizes) if all(isinstance(own, int) for own in sizes) else None
+
+
 def _kept(walk: Walk, op: tf.Operation, label: Rows, whole: bool | None) -> Rows:
     """The label, if the axis of the examples is left as it is: an axis that keeps its extent is left alone."""
     if whole:
@@ -103,6 +115,19 @@ def _apart(walk: Walk, op: tf.Operation, tensors: list[tf.Tensor], labels: Label
         if isinstance(own, Public):
             elementwise.meets(walk, tensor, own, label.axis)
     return label
+
+
+@entry("ReverseSequence")
+def _reverse_sequence(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
+    """Turns each row of `batch_dim` around along another axis, up to a length of its own."""
+    values, lengths = labels[0], labels[1]
+    along = op.get_attr("batch_dim")
+    if not isinstance(values, Rows) or values.axis != along or op.get_attr("seq_dim") == along:
+        raise Unproven("works across the examples of the batch")
+    if isinstance(lengths, Rows):
+        return elementwise.joined([values, lengths], [along, along + lengths.axis])
+    elementwise.meets(walk, op.inputs[1], lengths, 0)
+    return values
 
 
 @entry("ConcatV2")
@@ -168,12 +193,12 @@ def _gather(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
         if table.axis < shared and indices.axis < shared:
             return elementwise.joined([table, indices], [table.axis, indices.axis])
         raise Unproven("looks up rows of the batch that data chooses")
+    if isinstance(table, Rows) and table.axis < shared:
+        elementwise.meets(walk, op.inputs[1], indices, table.axis)
+        return table
     if isinstance(indices, Public) and indices.counted:
         raise Unproven("looks up as many entries as there are examples")
     if isinstance(table, Rows):
-        if table.axis < shared:
-            elementwise.meets(walk, op.inputs[1], indices, table.axis)
-            return table
         if table.axis == axis:
             raise Unproven("takes some of the examples")
         return elementwise.shifted(table, rank(op.inputs[1]) - shared - 1 if table.axis > axis else 0)
@@ -181,6 +206,15 @@ def _gather(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
         elementwise.meets(walk, op.inputs[0], table, indices.axis)
         return indices
     return elementwise.shifted(indices, axis - shared)
+
+
+@entry("UnsortedSegmentSum")
+def _put_back(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
+    """Adds up, along the first axes, what was taken from the same place: the examples must lie behind these."""
+    label, front = only_first(labels), rank(op.inputs[1])
+    if label.axis < front:
+        raise Unproven("adds up rows of the batch")
+    return elementwise.shifted(label, 1 - front)
 
 
 @entry("ResourceGather")

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof.labels import Public, Rows
-from adaclip_tf.gradients.proof.symbols import BINARY, Count, add, all_fitting, product
+from adaclip_tf.gradients.proof.symbols import BINARY, Count, add, all_fitting, multiply, product
 
 
 class Evaluator:
@@ -48,9 +48,25 @@ class Evaluator:
         """What fill, broadcast and random ops were asked for, also behind ops that go entry by entry."""
         if tensor.op.type in graph.ENTRYWISE:
             return self._broadcast(tensor.op)
+        if tensor.op.type == "Tile":
+            before, multiples = self.extents(tensor.op.inputs[0]), self.symbols(tensor.op.inputs[1])
+            known = before is not None and multiples is not None and len(before) == multiples.size
+            return [multiply(*pair) for pair in zip(before, multiples.ravel())] if known else None
+        if tensor.op.type in ("GatherV2", "ResourceGather"):
+            return self._looked_up(tensor.op)
         position = {"BroadcastTo": 1, "Fill": 0}.get(tensor.op.type, 0 if "Random" in tensor.op.type else None)
         symbols = None if position is None else self.symbols(tensor.op.inputs[position])
         return None if symbols is None or symbols.size != tensor.shape.rank else list(symbols.ravel())
+
+    def _looked_up(self, op: tf.Operation) -> list[Any] | None:
+        """The shape of what is gathered along the first axis."""
+        indices = None if op.get_attr("batch_dims") else self.extents(op.inputs[1])
+        if indices is None or op.outputs[0].shape.rank is None:
+            return None
+        if op.type == "GatherV2" and self.integers(op.inputs[2]) != [0]:
+            return None
+        rest = op.outputs[0].shape.as_list()[len(indices) :]
+        return None if None in rest else [*indices, *rest]
 
     def _broadcast(self, op: tf.Operation) -> list[Any] | None:
         shapes = [self.extents(operand) for operand in op.inputs]

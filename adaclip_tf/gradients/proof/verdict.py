@@ -156,6 +156,9 @@ class Proof:
             # Rows that all examples use, embeddings of places above all: which ones, the data does not say.
             for_all = isinstance(labels[1], Public) and not labels[1].counted
             proven = proven or (for_all and isinstance(labels[0], Summed) and labels[0].exact)
+            # Rows that were drawn, one for each example: the embedding of a time in diffusion.
+            is_drawn = isinstance(labels[1], Public) and labels[1].is_uniform(0) and isinstance(labels[0], Rows)
+            proven = proven or (is_drawn and (labels[0].axis, labels[0].outer) == (0, 1) and labels[0].rows is not None)
         else:
             proven = isinstance(labels[0], Public) or (isinstance(labels[0], Summed) and labels[0].exact)
         if proven:

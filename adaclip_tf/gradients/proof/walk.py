@@ -178,9 +178,21 @@ class Walk:
             return LISTS[op.type](self, op, labels) if op.type in LISTS else self._entry(op, labels)
         if counted and any(isinstance(label, Sizes) for label in values):
             return self._from_sizes(op)
+        try:
+            per_output = self._from_publics(op, labels, bool(counted))
+        except Unproven:
+            followed = self._as_rows(op, labels, sizes)
+            if followed is None:
+                raise
+            return followed
+        if all(isinstance(label, Public) and (label.uniform is None or not label.counted) for label in per_output):
+            return per_output
+        return self._as_rows(op, labels, sizes) or per_output
+
+    def _from_publics(self, op: tf.Operation, labels: list[Any], counted: bool) -> list[Any]:
         result = self._public(op, labels)
         known = [label for label in labels if isinstance(label, Public)]
-        long = bool(counted) or any(label.counted for label in known)
+        long = counted or any(label.counted for label in known)
         if long:
             if op.outputs and op.type not in COUNTED:
                 raise Unproven("is not known to tell nobody how many examples there are")
@@ -194,6 +206,32 @@ class Walk:
             else label
             for tensor, label in zip(op.outputs, per_output)
         ]
+
+    def _as_rows(self, op: tf.Operation, labels: list[Any], sizes: frozenset[int]) -> list[Any] | None:
+        """Labels of what is made of arrays with a part for each example, all parts alike, or drawn: as if it were data.
+
+        A learned query that is repeated for each example, say. `Public` can't tell of several rows for each.
+        """
+        parts = [label if i in sizes else self._repeated(op.inputs[i], label) for i, label in enumerate(labels)]
+        values = [label for i, label in enumerate(parts) if i not in sizes]
+        if not any(isinstance(label, Rows) for label in values):
+            return None
+        try:
+            result = self._from_rows(op, parts, values)
+        except (Unproven, AttributeError, IndexError, KeyError, TypeError, ValueError):
+            return None
+        per_output = result if isinstance(result, list) else [result] * len(op.outputs)
+        return per_output if per_output and all(isinstance(label, Rows) for label in per_output) else None
+
+    def _repeated(self, tensor: tf.Tensor, label: Any) -> Any:
+        """`Rows` of a public array along the one axis that is as long as there are examples, if it is alike there."""
+        if not isinstance(label, Public) or not label.counted:
+            return label
+        extents = self.sizes.extents(tensor) or []
+        long = [axis for axis, extent in enumerate(extents) if isinstance(extent, Count)]
+        if len(long) != 1 or not extents[long[0]].multiple or not label.is_uniform(long[0]):
+            return label
+        return Rows(long[0], extents[long[0]].multiple)
 
     def _public(self, op: tf.Operation, labels: list[Any]) -> Any:
         if op.type in PUBLIC:
