@@ -237,7 +237,7 @@ def partners_that_are_drawn():
     return mlp_around(layer)
 
 
-@case("refused")
+@case("refused", random=True)
 def seeds_of_the_data():
     """Draws for all, by a seed that the first example gives."""
 

@@ -72,6 +72,15 @@ def _last_axes(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     return label
 
 
+@entry("MatrixTriangularSolve", "MatrixSolve")
+def _solved(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
+    """Systems of equations, each by itself; axes in front go entry by entry."""
+    label = elementwise.combined(walk, op, list(op.inputs), labels, op.outputs[0])
+    if label.axis >= rank(op.outputs[0]) - 2:
+        raise Unproven("works across the examples of the batch", mixing=True)
+    return label
+
+
 @entry("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits", "InTopKV2")
 def _cross_entropy(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     """Rows of logits [rows, classes], with labels [rows, classes] or [rows]; InTopKV2's last input is a number."""

@@ -171,7 +171,7 @@ class Walk:
         if any(isinstance(label, Rows) for label in values):
             return self._from_rows(op, labels, values)
         if any(isinstance(label, Summed) for label in values):
-            return self._from_sums(op, values)
+            return self._from_sums(op, labels, values)
         if any(isinstance(label, Listed) for label in values):
             if op.type == "Identity":
                 return labels[0]
@@ -267,10 +267,10 @@ class Walk:
             raise Unproven("is not known to keep examples apart")
         return TABLE[op.type](self, op, labels)
 
-    def _from_sums(self, op: tf.Operation, values: list[Any]) -> Any:
+    def _from_sums(self, op: tf.Operation, labels: list[Any], values: list[Any]) -> Any:
         summed = [label for label in values if isinstance(label, Summed)]
         parts = values[:-1] if op.type == "ConcatV2" else values
-        exact = op.type in LINEAR or (op.type in JOINS and len(summed) == len(parts))
+        exact = op.type in LINEAR or (op.type in JOINS and len(summed) == len(parts)) or _maps(op, labels)
         exact = exact and all(label.exact for label in summed)
         return Summed(summed[0].reason, frozenset().union(*(label.checks for label in summed)), exact)
 
@@ -307,6 +307,18 @@ class Walk:
         if depends_on_count(self.sizes.symbols(tensor)):
             return Sizes()
         return EVERYWHERE if tensor.shape.rank == 0 else Public()
+
+
+def _maps(op: tf.Operation, labels: list[Any]) -> bool:
+    """Whether a sum goes through a linear map by public numbers: then it is one of what each term is mapped to."""
+    summed = [place for place, label in enumerate(labels) if isinstance(label, Summed)]
+    if any(place not in graph.LINEAR_MAPS.get(op.type, ()) for place in summed):
+        return False
+    if not all(isinstance(label, Summed) or (isinstance(label, Public) and not label.counted) for label in labels):
+        return False
+    if op.type == "SelectV2":
+        return len(summed) == 1 and graph.is_zero(op.inputs[3 - summed[0]])
+    return len(summed) == (2 if op.type == "Sub" else 1)
 
 
 def listed(walk: Walk, element: Any, tensor: tf.Tensor) -> Listed:

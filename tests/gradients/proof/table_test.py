@@ -75,11 +75,19 @@ PROVEN = {
     "one draw for all": lambda x, y: x * tf.random.gamma([], 1.0),
     "an axis by the rank": lambda x, y: tf.reduce_sum(x[:, :, tf.newaxis], axis=RAW.Rank(input=x)),
     "three factors": lambda x, y: tf.einsum("ni,ij,nj->n", x, W[:, :3], x)[:, tf.newaxis],
+    "columns put back": lambda x, y: tf.transpose(tf.math.unsorted_segment_sum(tf.transpose(x), [2, 0, 2], 4)),
+    "turned around, each by its own length": lambda x, y: tf.reverse_sequence(x, tf.minimum(y, 3), seq_axis=1),
+    "turned around, all alike": lambda x, y: tf.reverse_sequence(x, tf.fill([tf.shape(x)[0]], 2), seq_axis=1),
     "products of rows": lambda x, y: tf.matmul(x[:, tf.newaxis], x[:, :, tf.newaxis]),
 }
 NOT_PROVEN_STATIC = {
     "chosen by rows, or by place": lambda x, y: tf.compat.v1.where(y > 2, x, PLACES + tf.random.uniform([])),
     "a state that starts by place": lambda x, y: _replaced(x, tf.sort(tf.random.uniform([8, 3]), axis=0)),
+}
+NOT_PROVEN = {
+    "rows put elsewhere": lambda x, y: x * tf.math.unsorted_segment_sum(x, y % 2, 2)[:1],
+    "examples turned around": lambda x, y: tf.reverse_sequence(x, [2, 3, 1], seq_axis=0, batch_axis=1),
+    "turned around by place": lambda x, y: tf.reverse_sequence(x, tf.range(tf.shape(x)[0]) % 3, seq_axis=1),
 }
 REFUSED = {
     "images": lambda x, y: _normalised(_images(x), True),
@@ -101,6 +109,12 @@ def test_values_by_place_are_not_taken_for_all_alike(name):
         assert _proof(NOT_PROVEN_STATIC[name], 8).unproven is not None
     except ValueError as error:
         assert "closed over" in str(error)
+
+
+@pytest.mark.parametrize("size", [8, None])
+@pytest.mark.parametrize("name", NOT_PROVEN)
+def test_entries_that_may_see_several_examples(name, size):
+    assert _proof(NOT_PROVEN[name], size).unproven is not None
 
 
 @pytest.mark.parametrize("size", [8, None])
@@ -145,6 +159,17 @@ def _gradients(function, spec):
 @pytest.mark.parametrize("size", [8, 1, None])
 def test_the_gradient_of_a_kernel_is_a_sum_over_examples(size):
     assert _gradients(lambda x: tf.reduce_sum(tf.tanh(x @ W), axis=1), tf.TensorSpec([size, 3])) == (None, True)
+
+
+def test_rows_that_are_drawn_are_a_sum_over_examples():
+    """One row of a table for each example: as in the embedding of a time that is drawn."""
+
+    def loss(x, rows):
+        return tf.reduce_sum(x[:, :1] * tf.gather(W, rows(tf.shape(x)[0])), axis=1)
+
+    spec = tf.TensorSpec([None, 3])
+    reason, apart = _gradients(lambda x: loss(x, lambda n: tf.random.uniform([n], 0, 3, tf.int32)), spec)
+    assert reason is None and not apart  # that there are as many is for the run to show
 
 
 def test_a_sum_that_is_squared_is_none():
