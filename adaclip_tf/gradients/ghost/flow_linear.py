@@ -145,7 +145,7 @@ def _second_operand_rows(ctx: Context, op: tf.Operation, labels: Labels) -> Lead
 
 @entry("Conv2D", "Conv3D", "DepthwiseConv2dNative", "AvgPool", "AvgPool3D")
 @entry("ResizeBilinearGrad", "ResizeNearestNeighborGrad", "ResizeBicubicGrad", "LRNGrad")
-@entry("SpaceToDepth", "DepthToSpace")
+@entry("SpaceToDepth", "DepthToSpace", "ImageProjectiveTransformV2", "ImageProjectiveTransformV3")
 def _first_operand_rows(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     del ctx, op
     return axis_zero(only(labels, 0))

@@ -174,8 +174,13 @@ def _concat(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
 
 
 @entry("Pack")
-def _pack(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
-    return _stacked(ctx, op, labels, [op.get_attr("axis") % rank(op.outputs[0])])
+def _pack(ctx: Context, op: tf.Operation, labels: Labels) -> Lead | Inner:
+    along = op.get_attr("axis") % rank(op.outputs[0])
+    if along == 0:  # a new axis in front of the examples, time above all
+        others_are_zero(ctx, op.inputs, labels)
+        label = single_block(axis_zero(joined([label for label in labels if label is not None])))
+        return Inner(1, label.rows, label.checks)
+    return _stacked(ctx, op, labels, [along])
 
 
 def _stacked(ctx: Context, op: tf.Operation, labels: Labels, along: list[int] | None) -> Lead:

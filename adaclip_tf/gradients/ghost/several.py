@@ -234,4 +234,5 @@ def _formed(term: Any, n: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> Squ
     bounds = term.bounds()
     if bounds is None:
         return norms
-    return SquaredNorms(norms.value, slices.norms_of_examples(bounds, n, -tf.abs(center), scale).value)
+    most = slices.norms_of_examples(bounds, n, -tf.abs(center), scale)
+    return SquaredNorms(norms.value, tf.maximum(norms.value, most.value))

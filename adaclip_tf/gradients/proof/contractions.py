@@ -143,6 +143,8 @@ def _contracted(walk: Walk, op: tf.Operation, labels: Labels, inputs: list[list[
 # ---------------------------------------------------------------------------------------------------
 # Convolutions and their like: the first axis is that of the images.
 
+# Of one batch of images and a kernel, or nothing else.
+IMAGE_OPS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D")
 # Attributes with an entry for each axis of an image, that of the examples first.
 _WINDOWS = frozenset({"ksize", "ksizes", "strides", "rates"})
 # Which inputs are images; all others must be public.
@@ -170,15 +172,20 @@ _IMAGES: dict[str, tuple[int, ...]] = {
 @entry("Conv2DBackpropInput", "DepthwiseConv2dNativeBackpropInput", "Conv3DBackpropInputV2", sizes=[0])
 def _images(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     label = _first_axis(walk, op, labels, _IMAGES[op.type])
-    windows = [op.get_attr(attribute) for attribute in op.node_def.attr if attribute in _WINDOWS]
-    if any(window[0] != 1 for window in windows):
-        raise Unproven("has a window over the examples of the batch", mixing=True)  # XLA has no qualms about it
+    windows_of_one(op)
     others = [own for index, own in enumerate(labels) if index not in _IMAGES[op.type]]
     if any(isinstance(own, Rows) for own in others):
         raise Unproven("has a kernel, or a size, that depends on data")
     for index in SIZE_ARGUMENTS.get(op.type, ()):
         fixed_sizes(walk, op.inputs[index], labels[index], 0)
     return label
+
+
+def windows_of_one(op: tf.Operation) -> None:
+    """Raises if an op on images has a window, or a step, of several examples."""
+    windows = [op.get_attr(attribute) for attribute in op.node_def.attr if attribute in _WINDOWS]
+    if any(window[0] != 1 for window in windows):
+        raise Unproven("has a window over the examples of the batch", mixing=True)  # XLA has no qualms about it
 
 
 @entry("Conv2DBackpropFilter", "DepthwiseConv2dNativeBackpropFilter", "Conv3DBackpropFilterV2", sizes=[1])

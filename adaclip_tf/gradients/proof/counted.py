@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.proof.contractions import letters_of
+from adaclip_tf.gradients.proof.contractions import IMAGE_OPS, letters_of, windows_of_one
 from adaclip_tf.gradients.proof.labels import Public, Sizes, Unproven, rank
 from adaclip_tf.gradients.proof.sizes import StridedSlice
 from adaclip_tf.gradients.proof.symbols import depends_on_count
@@ -81,6 +81,15 @@ def _product(walk: Walk, op: tf.Operation, labels: Labels) -> Sizes | None:
 @entry("TopKV2", "TopK")
 def _top(walk: Walk, op: tf.Operation, labels: Labels) -> None:
     _leaves(op.inputs[0], labels[0], [rank(op.inputs[0]) - 1])
+
+
+@entry(*IMAGE_OPS)
+def _images(walk: Walk, op: tf.Operation, labels: Labels) -> None:
+    """A state of pictures that starts as zeros: as many pictures as examples, and nothing else that long."""
+    windows_of_one(op)
+    long = [_may_be_long(*pair) for pair in zip(op.inputs, labels)]
+    if not long[0] <= {0} or any(long[1:]):
+        raise Unproven("works along an array that is as long as there are examples")
 
 
 @entry("Softmax", "LogSoftmax")

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import sizes, sources
-from adaclip_tf.gradients.proof.contractions import letters_of
+from adaclip_tf.gradients.proof.contractions import IMAGE_OPS, letters_of
 from adaclip_tf.gradients.proof.labels import DRAWN, EVERYWHERE, Public, rank
 from adaclip_tf.gradients.proof.table import Labels, public
 from adaclip_tf.gradients.proof.walk import Walk
@@ -162,6 +162,13 @@ def _public_product(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
         if all(having):
             axes.add(axis)
     return Public(frozenset(axes))
+
+
+@public(*IMAGE_OPS)
+def _public_images(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    """Equal pictures stay equal."""
+    del walk
+    return Public(frozenset({0} if labels[0].is_uniform(0) else ()))
 
 
 @public("TopKV2", "TopK", "Softmax", "LogSoftmax")
