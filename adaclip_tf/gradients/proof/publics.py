@@ -114,7 +114,7 @@ def _public_slice(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
 
 
 @public("Reshape", sizes=[1])
-@public("Transpose", "Squeeze", "Slice", "ReverseV2", "Roll")
+@public("Transpose", "Slice", "ReverseV2", "Roll")
 @public("Unpack", "Sum", "Mean", "Max", "Min", "Prod")
 def _rearranged(walk: Walk, op: tf.Operation, labels: Labels) -> Any:
     """Zeros, or independent draws, stay such however they are rearranged. So do their sums."""
@@ -197,6 +197,19 @@ def _looked_up(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
         rest = (own for own in range(rank(op.inputs[0])) if own != axis and labels[0].is_uniform(own))
         found |= {own if own < axis else own + count - 1 for own in rest}
     return Public(frozenset(found))
+
+
+@public("Squeeze")
+def _squeezed(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    del walk
+    if labels[0].uniform is None:
+        return EVERYWHERE
+    total = rank(op.inputs[0])
+    dropped = {axis % total for axis in op.get_attr("squeeze_dims")}
+    if not dropped:
+        return Public()
+    kept = [axis for axis in range(total) if axis not in dropped]
+    return Public(frozenset(new for new, axis in enumerate(kept) if labels[0].is_uniform(axis)))
 
 
 @public("ExpandDims")
