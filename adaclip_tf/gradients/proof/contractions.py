@@ -74,10 +74,13 @@ def _last_axes(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
 
 @entry("MatrixTriangularSolve", "MatrixSolve")
 def _solved(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
-    """Systems of equations, each by itself; axes in front go entry by entry."""
+    """Systems of equations, each by itself; axes in front go entry by entry, and columns of right sides are apart."""
+    total, sides = rank(op.outputs[0]), rank(op.inputs[1])
+    if isinstance(labels[0], Public) and labels[1].axis == sides - 1:
+        return elementwise.shifted(labels[1], total - sides)
     label = elementwise.combined(walk, op, list(op.inputs), labels, op.outputs[0])
-    if label.axis >= rank(op.outputs[0]) - 2:
-        raise Unproven("works across the examples of the batch", mixing=True)
+    if label.axis >= total - 2:
+        raise Unproven("works across the examples of the batch")
     return label
 
 

@@ -81,10 +81,10 @@ def _strided_slice(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
         raise Unproven("takes steps that are only known in the run")
     rank(op.inputs[0])
     begin, end = walk.sizes.symbols(op.inputs[1]), walk.sizes.symbols(op.inputs[2])
-    taken = StridedSlice(op, begin, end, strides, op.inputs[0].shape)
+    taken = StridedSlice(op, begin, end, strides, op.inputs[0].shape, walk.sizes.extents(op.inputs[0]))
     if not taken.whole[label.axis]:
         raise Unproven("takes some of the examples")
-    for position in (1, 2):  # one entry per entry of the slice's specification; that of the examples is masked
+    for position in (1, 2):  # one entry per entry of the slice's specification; that of the examples takes all
         fixed_sizes(walk, op.inputs[position], labels[position], taken.entry.get(label.axis, -1))
     return dataclasses.replace(label, axis=taken.output[label.axis])
 

@@ -125,6 +125,8 @@ class Evaluator:
             return self._concat_offset(op, tensor.value_index)
         if op.type in graph.UNCHANGED:
             return self.symbols(op.inputs[0])
+        if op.type == "SplitV":
+            return self._part(op, tensor.value_index)
         if op.type in BINARY:
             fixed = (
                 self._pinned(op) if op.type == "Minimum" and tensor.dtype.is_integer else None
@@ -165,6 +167,13 @@ class Evaluator:
         for shape in known[:index]:
             result[axis[()]] = add(result[axis[()]], shape[axis[()]])
         return result
+
+    def _part(self, op: tf.Operation, index: int) -> np.ndarray | None:
+        """One of the parts that a vector falls into."""
+        vector, lengths = self.symbols(op.inputs[0]), self.integers(op.inputs[1])
+        if vector is None or vector.ndim != 1 or lengths is None or min(lengths) < 0:
+            return None
+        return vector[sum(lengths[:index]) : sum(lengths[: index + 1])]
 
     def _rearranged(self, op: tf.Operation) -> np.ndarray | None:
         """Ops that pick, join or multiply up entries."""
@@ -220,7 +229,7 @@ def _array(symbols: Any) -> Any:
 class StridedSlice:
     """Which axis of the input becomes which one of the output, which are taken whole, and which entry says so."""
 
-    def __init__(self, op: tf.Operation, begin: Any, end: Any, strides: Any, shape: Any):
+    def __init__(self, op: tf.Operation, begin: Any, end: Any, strides: Any, shape: Any, extents: Any = None):
         masks = {n: op.get_attr(f"{n}_mask") for n in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
         total, count = shape.rank, len(strides)
         bit = lambda name, i: bool(masks[name] >> i & 1)  # noqa: E731
@@ -244,6 +253,8 @@ class StridedSlice:
                 ends = bit("end", i)
                 if not ends and end is not None and shape[axis] is not None and isinstance(end[i], int):
                     ends = end[i] >= shape[axis]
+                if not ends and end is not None and extents is not None and isinstance(end[i], Count):
+                    ends = end[i].multiple is not None and end[i] == extents[axis]
                 self.output[axis], self.whole[axis] = result, bool(starts and ends and strides[i] == 1)
                 self.entry[axis] = i
                 axis, result = axis + 1, result + 1

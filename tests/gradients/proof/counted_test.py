@@ -79,6 +79,10 @@ def _repeated(n):
     return tf.tile(tf.convert_to_tensor(W)[tf.newaxis], [n, 1, 1])
 
 
+def _pictures(n):
+    return tf.nn.relu(tf.nn.conv2d(tf.zeros([n, 3, 3, 1]) + W[0, 0], tf.ones([3, 3, 1, 3]), 1, "VALID"))[:, 0, 0]
+
+
 PROVEN = {
     "the rest of a reshape by examples": lambda x, n: x * tf.reduce_sum(tf.reshape(x, [n, -1]), 1, keepdims=True),
     "the rest of a reshape by parts": lambda x, n: x + tf.reshape(tf.reshape(x, [-1]), [-1, 3]),
@@ -108,6 +112,8 @@ PROVEN = {
     "rows in an order that is drawn": lambda x, n: x + tf.tensordot(
         tf.gather(x, tf.argsort(_noise(n, 3), axis=1)[:, :2], batch_dims=1), W[:2, :3], 1
     ),
+    "pictures that start as zeros": lambda x, n: x + _pictures(n),
+    "squeezed draws": lambda x, n: x * tf.squeeze(_noise(n, 1, 3) @ W[:, :3], axis=1),
     "repeated for each": lambda x, n: x + tf.reduce_sum(_repeated(n), 2),
     "repeated for each, by several rows": lambda x, n: x
     + tf.reduce_sum(tf.reshape(tf.reshape(_repeated(n), [-1, 4]) @ tf.transpose(W), [n, 3, 3]), 2),
@@ -142,6 +148,10 @@ NOT_PROVEN = {
     "a fixed seed": lambda x, n: x + tf.random.stateless_normal([n, 3], [1, 2]),
     "a seed by the step": lambda x, n: x + tf.random.stateless_normal([n, 3], tf.cast(W[0, :2], tf.int32)),
     "draws of drawn places": lambda x, n: x * tf.gather(_noise(n, 3), _drawn_places(n, 1)),
+    "a fixed seed, in other rows": lambda x, n: x
+    * tf.reshape(tf.reshape(tf.random.stateless_normal([n, 3], [1, 2]), [-1, 1]), [n, 3]),
+    "repeated for each pair": lambda x, n: x
+    * tf.reshape(tf.tile(tf.convert_to_tensor(W)[tf.newaxis, :1, :3], [n // 2, 1, 2]), [n, 3]),
     "what is repeated, in another order": lambda x, n: x
     * tf.reshape(tf.transpose(tf.reduce_sum(_repeated(n), 2)), [n, 3]),
     "what is repeated, cut otherwise": lambda x, n: x * tf.reshape(_repeated(n), [3, -1])[:, :1][:, 0],

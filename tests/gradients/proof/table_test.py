@@ -78,15 +78,26 @@ PROVEN = {
     "columns put back": lambda x, y: tf.transpose(tf.math.unsorted_segment_sum(tf.transpose(x), [2, 0, 2], 4)),
     "turned around, each by its own length": lambda x, y: tf.reverse_sequence(x, tf.minimum(y, 3), seq_axis=1),
     "turned around, all alike": lambda x, y: tf.reverse_sequence(x, tf.fill([tf.shape(x)[0]], 2), seq_axis=1),
+    "frames of a signal": lambda x, y: tf.signal.frame(x, 2, 1),
+    "as many as there are": lambda x, y: x[0 : tf.shape(x)[0]],
+    "equations": lambda x, y: tf.linalg.solve(tf.linalg.diag(x) + tf.eye(3), x[:, :, tf.newaxis]),
+    "equations of all, by columns": lambda x, y: tf.transpose(
+        tf.linalg.triangular_solve(W[:, :3] + 2.0 * tf.eye(3), tf.transpose(x))
+    ),
     "products of rows": lambda x, y: tf.matmul(x[:, tf.newaxis], x[:, :, tf.newaxis]),
 }
 NOT_PROVEN_STATIC = {
+    "looked up by place": lambda x, y: x * tf.gather(tf.random.normal([9, 3]), np.arange(8)),
+    "sorted by place": lambda x, y: x * tf.transpose(tf.sort(tf.random.normal([3, 8]))),
+    "codes of places": lambda x, y: x * tf.one_hot(np.arange(8), 3),
     "chosen by rows, or by place": lambda x, y: tf.compat.v1.where(y > 2, x, PLACES + tf.random.uniform([])),
     "a state that starts by place": lambda x, y: _replaced(x, tf.sort(tf.random.uniform([8, 3]), axis=0)),
 }
 NOT_PROVEN = {
     "rows put elsewhere": lambda x, y: x * tf.math.unsorted_segment_sum(x, y % 2, 2)[:1],
     "examples turned around": lambda x, y: tf.reverse_sequence(x, [2, 3, 1], seq_axis=0, batch_axis=1),
+    "but the last": lambda x, y: tf.concat([x[0 : tf.shape(x)[0] - 1], x[-1:]], 0),
+    "a system of all": lambda x, y: tf.linalg.triangular_solve(tf.random.normal([8, 8]), x),
     "turned around by place": lambda x, y: tf.reverse_sequence(x, tf.range(tf.shape(x)[0]) % 3, seq_axis=1),
 }
 REFUSED = {
@@ -170,6 +181,9 @@ def test_rows_that_are_drawn_are_a_sum_over_examples():
     spec = tf.TensorSpec([None, 3])
     reason, apart = _gradients(lambda x: loss(x, lambda n: tf.random.uniform([n], 0, 3, tf.int32)), spec)
     assert reason is None and not apart  # that there are as many is for the run to show
+    by_place = lambda n: tf.cast(tf.sort(tf.random.uniform([2])), tf.int32)  # noqa: E731
+    reason, _ = _gradients(lambda x: loss(x, by_place), tf.TensorSpec([2, 3]))
+    assert "nothing proves" in reason
 
 
 def test_a_sum_that_is_squared_is_none():
