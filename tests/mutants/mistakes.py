@@ -14,6 +14,7 @@ from tests.mutants import (
     mistakes_noise,
     mistakes_optimizer,
     mistakes_proof,
+    mistakes_repeated,
     mistakes_scales,
 )
 from tests.mutants.mutation import Mutation
@@ -23,6 +24,7 @@ MISTAKES: tuple[Mutation, ...] = (
     *mistakes_noise.MISTAKES,
     *mistakes_ghost.MISTAKES,
     *mistakes_proof.MISTAKES,
+    *mistakes_repeated.MISTAKES,
     *mistakes_memory.MISTAKES,
     *mistakes_attributes.MISTAKES,
     *mistakes_gradients.MISTAKES,
