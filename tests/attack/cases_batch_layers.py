@@ -437,3 +437,20 @@ def in_top_of_the_batch():
         return x * tf.cast(hits, tf.float32)
 
     return mlp_around(layer)
+
+
+@case("refused", fast=("graph",))
+def half_of_pairs_of_unknown_number():
+    """A width that only the run tells, in rows of two; of these the first half, cut into as many parts as examples."""
+
+    def layer(x):
+        n = tf.shape(x)[0]
+        return tf.reshape(tf.slice(tf.reshape(x, [-1, 2]), [0, 0], [n + n, -1]), [n, 4])
+
+    inputs = tf.keras.Input([None])
+    outputs = L.Dense(3)(L.Dense(4, "tanh")(Apply(layer)(inputs)))
+
+    def derive(x, y):
+        return tf.reshape(x, tf.concat([tf.shape(x)[:1], [-1]], axis=0)), y  # the width is not known any more
+
+    return Problem(tf.keras.Model(inputs, outputs), features(8), scce(), derive=derive)

@@ -106,9 +106,16 @@ MISTAKES = (
     Mutation(
         "any part of a batch is all of it",
         "gradients/proof/sizes.py",
-        "ends = end[i].multiple is not None and end[i] == extents[axis]",
+        "ends = same(end[i], extents[axis])",
         "ends = True",
         ("tests/gradients/proof/table_test.py::test_a_slice_of_all_examples",),
+    ),
+    Mutation(
+        "two numbers of rows that nobody knows are one",
+        "gradients/proof/symbols.py",
+        "    if isinstance(first, Count) and first.multiple is None:\n        return False\n",
+        "",
+        ("tests/gradients/proof/table_test.py::test_parts_of_unknown_rows_are_not_taken_for_all_of_them[a part]",),
     ),
     Mutation(
         "a difference from something public is linear",

@@ -13,6 +13,7 @@ from adaclip_tf.gradients.proof import elementwise
 from adaclip_tf.gradients.proof.labels import Public, Rows, Unproven, rank
 from adaclip_tf.gradients.proof.shapes import fixed_sizes, only_first
 from adaclip_tf.gradients.proof.sizes import StridedSlice
+from adaclip_tf.gradients.proof.symbols import same
 from adaclip_tf.gradients.proof.table import Labels, describe, entry
 from adaclip_tf.gradients.proof.walk import Walk
 
@@ -42,7 +43,7 @@ def _slice(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     if begin is not None and size is not None:
         extent = walk.sizes.extents(op.inputs[0])[label.axis]
         whole = begin[label.axis] == 0 and (
-            size[label.axis] == -1 or (size[label.axis] == extent and extent is not None)
+            size[label.axis] == -1 or same(size[label.axis], extent)
         )
         whole = whole or None
     return _kept(walk, op, label, whole)
@@ -55,7 +56,7 @@ def whole_slice(walk: Walk | None, op: tf.Operation) -> tuple[list[int], list[in
     begin, size, extents = *map(walk.sizes.symbols, op.inputs[1:]), walk.sizes.extents(op.inputs[0])
     if begin is None or size is None or extents is None or not all(isinstance(start, int) for start in begin):
         return None
-    whole = [start == 0 and own == extent is not None for start, own, extent in zip(begin, size, extents)]
+    whole = [start == 0 and same(own, extent) for start, own, extent in zip(begin, size, extents)]
     sizes = [-1 if to_end else own for to_end, own in zip(whole, size)]
     return (list(begin), sizes) if all(isinstance(own, int) for own in sizes) else None
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof.labels import Public, Rows
-from adaclip_tf.gradients.proof.symbols import BINARY, Count, add, all_fitting, multiply, product
+from adaclip_tf.gradients.proof.symbols import BINARY, Count, add, all_fitting, multiply, product, same
 
 
 class Evaluator:
@@ -253,8 +253,8 @@ class StridedSlice:
                 ends = bit("end", i)
                 if not ends and end is not None and shape[axis] is not None and isinstance(end[i], int):
                     ends = end[i] >= shape[axis]
-                if not ends and end is not None and extents is not None and isinstance(end[i], Count):
-                    ends = end[i].multiple is not None and end[i] == extents[axis]
+                if not ends and end is not None and extents is not None:
+                    ends = same(end[i], extents[axis])
                 self.output[axis], self.whole[axis] = result, bool(starts and ends and strides[i] == 1)
                 self.entry[axis] = i
                 axis, result = axis + 1, result + 1

@@ -142,6 +142,32 @@ def test_a_slice_of_all_examples():
         assert _proof(lambda x, y: x[0:7], 8).unproven is not None
 
 
+def _pairs(x):
+    """[examples, width] by twos: only the run tells how many each example has."""
+    return tf.reshape(x, [-1, 2])
+
+
+UNKNOWN_ROWS = {
+    "a part": lambda x, n: tf.slice(_pairs(x), [0, 0], [n + n, -1]),
+    "a part, by strides": lambda x, n: _pairs(x)[: n + n],
+    "a comparison with so many": lambda x, n: tf.where(
+        tf.raw_ops.Equal(x=_pairs(x), y=tf.zeros([n * n, 1]), incompatible_shape_error=False), 1.0, _pairs(x)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN_ROWS)
+def test_parts_of_unknown_rows_are_not_taken_for_all_of_them(name):
+    """Half of 4 N rows, cut into N parts, gives an example what is another's."""
+    function = UNKNOWN_ROWS[name]
+    again = lambda x, y: tf.reshape(function(x, tf.shape(x)[0]), [tf.shape(x)[0], -1])  # noqa: E731
+    found = _proof(again, width=None)
+    told = any("changes the examples" in check.what for check in found.walk.checks.all)  # by the run
+    assert found.unproven is not None or told
+    whole = lambda x, y: tf.reshape(_pairs(x), [tf.shape(x)[0], -1])  # noqa: E731
+    assert _proof(whole, width=None).unproven is None
+
+
 def test_a_width_that_is_not_the_batch_s_may_be_unknown():
     """[examples, None]: noise of that shape has one axis that is as long as the batch, not two."""
     assert _proof(lambda x, y: x + tf.zeros(tf.shape(x)), width=None).unproven is None
