@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from adaclip_tf.gradients import graph
 
-
 WIDEST = 512  # rows: as one-hot codes of all places, wider ones would take too much memory
 
 

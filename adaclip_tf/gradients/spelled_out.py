@@ -304,9 +304,7 @@ def _kernel_of_images(op: tf.Operation) -> _Leaf | None:
 
     def again(stacks: list[tf.Tensor]) -> tf.Tensor:
         x, dy = (tf.reshape(stack, [-1, *tensor.shape[1:]]) for stack, tensor in zip(stacks, pictures))
-        return tf.raw_ops.Conv2DBackpropFilter(
-            input=x, filter_sizes=sizes.as_list(), out_backprop=dy, **attributes
-        )
+        return tf.raw_ops.Conv2DBackpropFilter(input=x, filter_sizes=sizes.as_list(), out_backprop=dy, **attributes)
 
     return _Leaf(pictures, again)
 

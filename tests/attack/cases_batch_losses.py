@@ -3,7 +3,18 @@
 import numpy as np
 import tensorflow as tf
 
-from tests.attack.case import PerExample, Problem, binary, case, copies, cross_entropy, features, floats, net, regression
+from tests.attack.case import (
+    PerExample,
+    Problem,
+    binary,
+    case,
+    copies,
+    cross_entropy,
+    features,
+    floats,
+    net,
+    regression,
+)
 
 L = tf.keras.layers
 

@@ -80,9 +80,7 @@ def _hazards(y, logits):
     spans = tf.range(4, dtype=tf.float32)[None]
     survived = tf.cast(spans < y[:, :1], tf.float32)
     happened = tf.cast(tf.equal(spans, y[:, :1]), tf.float32) * y[:, 1:]
-    return -tf.reduce_sum(
-        survived * tf.math.log_sigmoid(-logits) + happened * tf.math.log_sigmoid(logits), axis=-1
-    )
+    return -tf.reduce_sum(survived * tf.math.log_sigmoid(-logits) + happened * tf.math.log_sigmoid(logits), axis=-1)
 
 
 @case("accepted", fast=("graph",))

@@ -307,9 +307,7 @@ def pyramids_of_pictures():
         return floats(rng, n, 8, 8, 1), rng.integers(0, 3, (n, 8, 8))
 
     loss = PerExample(
-        lambda y, out: tf.reduce_mean(
-            tf.nn.sparse_softmax_cross_entropy_with_logits(tf.cast(y, tf.int32), out), [1, 2]
-        )
+        lambda y, out: tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(tf.cast(y, tf.int32), out), [1, 2])
     )
     return net(model, data, loss)
 

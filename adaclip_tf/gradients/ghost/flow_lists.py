@@ -225,7 +225,7 @@ def _reverse(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
 
 @layered("UnsortedSegmentSum")
 def _put_back(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
-    """[entries, ..., examples, ...] added up by where each entry was taken from: the gradient of a gather of features."""
+    """[entries, ..., examples, ...] added up by where each was taken from: the gradient of a gather of features."""
     del ctx
     label, front = labels[0], rank(op.inputs[1])
     if not isinstance(label, Inner) or any(own is not None for own in labels[1:]) or label.axis < front or not front:

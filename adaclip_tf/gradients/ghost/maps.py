@@ -100,21 +100,20 @@ def _entry_by_entry(op: tf.Operation, place: int, total: int, change: Callable[[
 
 def _moved(op: tf.Operation) -> Map:
     """Sums along axes, and copies."""
-    total, numbers = op.outputs[0].shape.rank, graph.constant(op.inputs[1])
+    total = op.outputs[0].shape.rank
     if op.type == "Sum":
         certain, possible = graph.reduced_axes(op, graph.axes, graph.shape_of_shape)
         if possible:
             raise Unknown("sums over axes that are only known in the run")
         axes = [axis + 1 for axis in sorted(certain)]
         return lambda parts: tf.reduce_sum(parts[0], axis=axes, keepdims=op.get_attr("keep_dims"))
-    if numbers is None:
+    known = graph.constant(op.inputs[1])
+    if known is None:
         raise Unknown("makes copies of which only the run tells how many")
-    numbers = [int(number) for number in numbers.ravel()]
+    numbers = [int(number) for number in known.ravel()]
     if op.type == "Tile":
         return lambda parts: tf.tile(parts[0], [1, *numbers])
-    return lambda parts: tf.broadcast_to(
-        _padded(parts[0], total), tf.concat([tf.shape(parts[0])[:1], numbers], axis=0)
-    )
+    return lambda parts: tf.broadcast_to(_padded(parts[0], total), tf.concat([tf.shape(parts[0])[:1], numbers], axis=0))
 
 
 def _product(op: tf.Operation, place: int, change: Callable[[tf.Tensor], tf.Tensor]) -> Map:

@@ -42,9 +42,7 @@ def _slice(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     whole = None
     if begin is not None and size is not None:
         extent = walk.sizes.extents(op.inputs[0])[label.axis]
-        whole = begin[label.axis] == 0 and (
-            size[label.axis] == -1 or same(size[label.axis], extent)
-        )
+        whole = begin[label.axis] == 0 and (size[label.axis] == -1 or same(size[label.axis], extent))
         whole = whole or None
     return _kept(walk, op, label, whole)
 

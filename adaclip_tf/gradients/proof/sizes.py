@@ -50,8 +50,9 @@ class Evaluator:
             return self._broadcast(tensor.op)
         if tensor.op.type == "Tile":
             before, multiples = self.extents(tensor.op.inputs[0]), self.symbols(tensor.op.inputs[1])
-            known = before is not None and multiples is not None and len(before) == multiples.size
-            return [multiply(*pair) for pair in zip(before, multiples.ravel())] if known else None
+            if before is None or multiples is None or len(before) != multiples.size:
+                return None
+            return [multiply(*pair) for pair in zip(before, multiples.ravel())]
         if tensor.op.type in ("GatherV2", "ResourceGather"):
             return self._looked_up(tensor.op)
         position = {"BroadcastTo": 1, "Fill": 0}.get(tensor.op.type, 0 if "Random" in tensor.op.type else None)

@@ -109,18 +109,21 @@ PROVEN = {
     "draws that are sorted": lambda x, n: x * tf.sort(_noise(n, 3), axis=1),
     "softmax of draws": lambda x, n: x * tf.nn.softmax(_noise(n, 3)),
     "draws by a function of its own gradient": lambda x, n: x * tf.grad_pass_through(tf.sign)(_noise(n, 3)),
-    "rows in an order that is drawn": lambda x, n: x + tf.tensordot(
-        tf.gather(x, tf.argsort(_noise(n, 3), axis=1)[:, :2], batch_dims=1), W[:2, :3], 1
+    "rows in an order that is drawn": lambda x, n: (
+        x + tf.tensordot(tf.gather(x, tf.argsort(_noise(n, 3), axis=1)[:, :2], batch_dims=1), W[:2, :3], 1)
     ),
     "pictures that start as zeros": lambda x, n: x + _pictures(n),
     "squeezed draws": lambda x, n: x * tf.squeeze(_noise(n, 1, 3) @ W[:, :3], axis=1),
     "repeated for each": lambda x, n: x + tf.reduce_sum(_repeated(n), 2),
-    "repeated for each, by several rows": lambda x, n: x
-    + tf.reduce_sum(tf.reshape(tf.reshape(_repeated(n), [-1, 4]) @ tf.transpose(W), [n, 3, 3]), 2),
-    "repeated for each by another op": lambda x, n: x
-    + tf.reduce_sum(tf.reshape(tf.repeat(W[tf.newaxis], n, axis=0), [n, 12]), 1, keepdims=True),
-    "products of what is repeated": lambda x, n: x
-    * tf.reduce_sum(tf.einsum("nij,nkj->nik", _repeated(n), _repeated(n)), 2),
+    "repeated for each, by several rows": lambda x, n: (
+        x + tf.reduce_sum(tf.reshape(tf.reshape(_repeated(n), [-1, 4]) @ tf.transpose(W), [n, 3, 3]), 2)
+    ),
+    "repeated for each by another op": lambda x, n: (
+        x + tf.reduce_sum(tf.reshape(tf.repeat(W[tf.newaxis], n, axis=0), [n, 12]), 1, keepdims=True)
+    ),
+    "products of what is repeated": lambda x, n: (
+        x * tf.reduce_sum(tf.einsum("nij,nkj->nik", _repeated(n), _repeated(n)), 2)
+    ),
     "a fixed seed, for all alike": lambda x, n: x + tf.random.stateless_normal([3], [1, 2]),
 }
 NOT_PROVEN = {
@@ -148,12 +151,15 @@ NOT_PROVEN = {
     "a fixed seed": lambda x, n: x + tf.random.stateless_normal([n, 3], [1, 2]),
     "a seed by the step": lambda x, n: x + tf.random.stateless_normal([n, 3], tf.cast(W[0, :2], tf.int32)),
     "draws of drawn places": lambda x, n: x * tf.gather(_noise(n, 3), _drawn_places(n, 1)),
-    "a fixed seed, in other rows": lambda x, n: x
-    * tf.reshape(tf.reshape(tf.random.stateless_normal([n, 3], [1, 2]), [-1, 1]), [n, 3]),
-    "repeated for each pair": lambda x, n: x
-    * tf.reshape(tf.tile(tf.convert_to_tensor(W)[tf.newaxis, :1, :3], [n // 2, 1, 2]), [n, 3]),
-    "what is repeated, in another order": lambda x, n: x
-    * tf.reshape(tf.transpose(tf.reduce_sum(_repeated(n), 2)), [n, 3]),
+    "a fixed seed, in other rows": lambda x, n: (
+        x * tf.reshape(tf.reshape(tf.random.stateless_normal([n, 3], [1, 2]), [-1, 1]), [n, 3])
+    ),
+    "repeated for each pair": lambda x, n: (
+        x * tf.reshape(tf.tile(tf.convert_to_tensor(W)[tf.newaxis, :1, :3], [n // 2, 1, 2]), [n, 3])
+    ),
+    "what is repeated, in another order": lambda x, n: (
+        x * tf.reshape(tf.transpose(tf.reduce_sum(_repeated(n), 2)), [n, 3])
+    ),
     "what is repeated, cut otherwise": lambda x, n: x * tf.reshape(_repeated(n), [3, -1])[:, :1][:, 0],
     "the best of all draws": lambda x, n: x * tf.math.top_k(tf.transpose(_noise(n, 3)), 1).values[:, 0],
     "an entry of a table": lambda x, n: x * tf.constant(TABLE)[n],
