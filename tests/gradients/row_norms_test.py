@@ -29,20 +29,20 @@ def convolution():
     )
 
 
-class Normed(layers.Layer):
-    """A kernel of norm 1: a variable that has no ghost rule."""
+class AddedUp(layers.Layer):
+    """A kernel whose rows are added up: a variable that has no ghost rule."""
 
     def build(self, shape):
         self.kernel = self.add_weight(name="kernel", shape=[shape[-1], 3], initializer="glorot_uniform")
 
     def call(self, inputs):
-        return tf.nn.tanh(inputs @ (self.kernel / tf.norm(self.kernel)))
+        return tf.nn.tanh(inputs @ tf.cumsum(tf.convert_to_tensor(self.kernel)))
 
 
 def both_paths():
     """The first layer's kernel is run example by example, the rest is not: one clip for all of them."""
     tf.keras.utils.set_random_seed(5)
-    return tf.keras.Sequential([tf.keras.Input([16]), Normed(), layers.Dense(models.CLASSES)])
+    return tf.keras.Sequential([tf.keras.Input([16]), AddedUp(), layers.Dense(models.CLASSES)])
 
 
 def recurrent():

@@ -65,6 +65,12 @@ def test_slices_and_empty_batches(rng, monkeypatch):
         case.check(rng.normal(size=[size, F]).astype(np.float32))
 
 
+def test_a_penalty_counts_for_every_example(rng):
+    w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
+    loss = lambda x: squared_error(tf.nn.tanh(x @ w)) + 0.1 * tf.reduce_sum(w * w)  # noqa: E731
+    Case(loss, [w], tf.TensorSpec([None, F]), rng).check(rng.normal(size=[5, F]).astype(np.float32))
+
+
 def test_what_a_map_cancels_counts_for_rounding(rng):
     """The gradient of a softmax's logits is y (dy - <dy, y>): where dy is the same for all, only rounding is left."""
     logits = tf.Variable(rng.normal(size=[F]).astype(np.float32), name="logits")
