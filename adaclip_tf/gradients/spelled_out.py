@@ -12,26 +12,20 @@ or a call that is not of the known form is left as it is, and so is everything b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util, list_ops
 
 from adaclip_tf.gradients import gathers, graph, proof
 from adaclip_tf.gradients.backward import Backward
+from adaclip_tf.gradients.leaves import Leaf, leaf
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _LOOPS = frozenset({"While", "StatelessWhile"})
 # Linear in their first input, or in all, with others that may be computed anywhere.
 _MOVES = frozenset({"Identity", "Reshape", "StridedSliceGrad", "Neg", "Transpose", "Pack", "ConcatV2", "AddN"})
-
-
-class _Leaf(NamedTuple):
-    """A sum over the rows of `operands` inside of a loop; `again` takes it over stacks [rows, time, ...] of them."""
-
-    operands: list[tf.Tensor]
-    again: Callable[[list[tf.Tensor]], tf.Tensor]
 
 
 def spelled_out(backward: Backward, walk: proof.Walk) -> Backward:
@@ -229,7 +223,7 @@ def _most_steps(op: tf.Operation, given: list[tf.Tensor]) -> Any:
 
 
 def _accumulated(body: tf.Graph, index: int, walk: proof.Walk | None) -> list[Any] | None:
-    """What a loop adds to its argument `index` in every round, as trees of `_Leaf`s; None if it does anything else."""
+    """What a loop adds to its argument `index` in every round, as trees of `Leaf`s; None if it does anything else."""
     start, end = body.inputs[index], graph.behind(body.outputs[index], ("Identity",))
     if not start.dtype.is_floating or end.op.type not in ("AddN", "AddV2"):
         return None
@@ -249,11 +243,11 @@ def _read_once(start: tf.Tensor, adds: tf.Operation) -> bool:
 
 
 def _tree(tensor: tf.Tensor, walk: proof.Walk | None) -> Any:
-    """A `_Leaf`, or (op, what its inputs are: trees or constants); None if there is something else in it."""
+    """A `Leaf`, or (op, what its inputs are: trees or constants); None if there is something else in it."""
     op = tensor.op
-    leaf = _leaf(op, walk)
-    if leaf is not None:
-        return leaf
+    found = leaf(op, walk)
+    if found is not None:
+        return found
     if op.type not in _MOVES:
         return None
     inputs = [_tree(part, walk) if part.dtype.is_floating else _fixed(part, walk) for part in op.inputs]
@@ -268,51 +262,10 @@ def _fixed(tensor: tf.Tensor, walk: proof.Walk | None) -> Any:
     return walk.sizes.integers(tensor)
 
 
-def _leaf(op: tf.Operation, walk: proof.Walk | None) -> _Leaf | None:
-    if op.type == "Conv2DBackpropFilter":
-        return _kernel_of_images(op)
-    if op.type == "BiasAddGrad" and op.get_attr("data_format") == b"NHWC" and op.inputs[0].shape.rank:
-        axes = list(range(op.inputs[0].shape.rank))  # that of time is one more
-        return _Leaf(list(op.inputs), lambda stacks: tf.reduce_sum(stacks[0], axis=axes))
-    if op.type == "Sum" and op.inputs[0].shape.rank:
-        return _sum_over_examples(op, walk)
-    if op.type != "MatMul" or any(tensor.shape.rank != 2 for tensor in op.inputs):
-        return None
-    if op.get_attr("transpose_a") and not op.get_attr("transpose_b"):
-        return _Leaf(list(op.inputs), lambda stacks: tf.raw_ops.Einsum(inputs=stacks, equation="nti,ntj->ij"))
-    return None
-
-
-def _sum_over_examples(op: tf.Operation, walk: proof.Walk | None) -> _Leaf | None:
-    """A sum over the first axis, and maybe over others."""
-    axes = graph.axes(op.inputs[1], op.inputs[0].shape.rank) or proof.reduced_axes(walk, op)
-    left = [1 if axis in (axes or []) else extent for axis, extent in enumerate(op.inputs[0].shape)]
-    if not axes or 0 not in axes or None in left:
-        return None
-    shape = left if op.get_attr("keep_dims") else [extent for axis, extent in enumerate(left) if axis not in axes]
-    summed = [0, *(axis + 1 for axis in sorted(axes))]  # the second axis is that of time
-    return _Leaf([op.inputs[0]], lambda stacks: tf.reshape(tf.reduce_sum(stacks[0], axis=summed), shape))
-
-
-def _kernel_of_images(op: tf.Operation) -> _Leaf | None:
-    """The gradient of a convolution's kernel, of which all steps' pictures may be one batch."""
-    pictures, sizes = [op.inputs[0], op.inputs[2]], op.outputs[0].shape
-    if not all(tensor.shape[1:].is_fully_defined() for tensor in pictures) or not sizes.is_fully_defined():
-        return None
-    names = ("strides", "padding", "data_format", "dilations", "explicit_paddings", "use_cudnn_on_gpu")
-    attributes = {name: op.get_attr(name) for name in names}
-
-    def again(stacks: list[tf.Tensor]) -> tf.Tensor:
-        x, dy = (tf.reshape(stack, [-1, *tensor.shape[1:]]) for stack, tensor in zip(stacks, pictures))
-        return tf.raw_ops.Conv2DBackpropFilter(input=x, filter_sizes=sizes.as_list(), out_backprop=dy, **attributes)
-
-    return _Leaf(pictures, again)
-
-
 def _operands(terms: Sequence[Any]) -> list[tf.Tensor]:
     found = []
     for term in terms:
-        if isinstance(term, _Leaf):
+        if isinstance(term, Leaf):
             found += term.operands
         elif isinstance(term, tuple):
             found += _operands(term[1])
@@ -321,7 +274,7 @@ def _operands(terms: Sequence[Any]) -> list[tf.Tensor]:
 
 def _take_outside(copies: _Copies, term: Any, stacks: dict[Any, tf.Tensor]) -> tf.Tensor:
     """The sum over all rounds of what `term` is in one."""
-    if isinstance(term, _Leaf):
+    if isinstance(term, Leaf):
         return term.again([stacks[tensor.ref()] for tensor in term.operands])
     op, inputs = term
     for tensor, part in zip(op.inputs, inputs):

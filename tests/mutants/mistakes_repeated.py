@@ -13,20 +13,20 @@ _LOOPS = "tests/gradients/spelled_out_test.py::test_recurrent_layers_have_handle
 MISTAKES = (
     Mutation(
         "numbers by place are followed as if each example had its own",
-        "gradients/proof/walk.py",
-        "        if len(long) != 1 or not extents[long[0]].multiple or not label.is_uniform(long[0]):",
-        "        if len(long) != 1 or not extents[long[0]].multiple:",
+        "gradients/proof/repeated.py",
+        "    if len(long) != 1 or not extents[long[0]].multiple or not label.is_uniform(long[0]):",
+        "    if len(long) != 1 or not extents[long[0]].multiple:",
         (f"{_COUNTED}[a fixed seed, in other rows]",),
     ),
     Mutation(
         "an array of half as many parts has a part for each example",
-        "gradients/proof/walk.py",
-        "        if len(long) != 1 or not extents[long[0]].multiple or not label.is_uniform(long[0]):\n"
-        "            return label\n"
-        "        return Rows(long[0], extents[long[0]].multiple)",
-        "        if len(long) != 1 or not label.is_uniform(long[0]):\n"
-        "            return label\n"
-        "        return Rows(long[0], extents[long[0]].multiple or 1)",
+        "gradients/proof/repeated.py",
+        "    if len(long) != 1 or not extents[long[0]].multiple or not label.is_uniform(long[0]):\n"
+        "        return label\n"
+        "    return Rows(long[0], extents[long[0]].multiple)",
+        "    if len(long) != 1 or not label.is_uniform(long[0]):\n"
+        "        return label\n"
+        "    return Rows(long[0], extents[long[0]].multiple or 1)",
         (f"{_COUNTED}[repeated for each pair]",),
     ),
     Mutation(
@@ -105,7 +105,7 @@ MISTAKES = (
     ),
     Mutation(
         "any part of a batch is all of it",
-        "gradients/proof/sizes.py",
+        "gradients/proof/strided.py",
         "ends = same(end[i], extents[axis])",
         "ends = True",
         ("tests/gradients/proof/table_test.py::test_a_slice_of_all_examples",),
@@ -119,14 +119,14 @@ MISTAKES = (
     ),
     Mutation(
         "a difference from something public is linear",
-        "gradients/proof/walk.py",
+        "gradients/proof/repeated.py",
         '    return len(summed) == (2 if op.type == "Sub" else 1)',
         "    return True",
         (f"{_MAPS}::test_maps_that_are_not_linear_are_no_sums_over_examples[shifted]",),
     ),
     Mutation(
         "a choice between a gradient and anything is linear",
-        "gradients/proof/walk.py",
+        "gradients/proof/repeated.py",
         "return len(summed) == 1 and graph.is_zero(op.inputs[3 - summed[0]])",
         "return len(summed) == 1",
         (f"{_MAPS}::test_maps_that_are_not_linear_are_no_sums_over_examples[chosen]",),

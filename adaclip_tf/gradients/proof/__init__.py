@@ -30,6 +30,8 @@ are known to keep examples apart, and when. What is not in the table is not prov
 | `memory`       | what a step keeps                                                     |
 | `callers`      | what is done to data, and decided by it, around the step's function   |
 | `mapped`       | what a dataset does to batches before a step gets them                |
+| `repeated`     | public arrays with a part for each example; maps of sums              |
+| `strided`      | what a strided slice does to each axis                                |
 | `seeds`        | random numbers that somebody may know                                 |
 | `verdict`      | `prove`, and the words of its errors                                  |
 """

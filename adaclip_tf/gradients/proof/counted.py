@@ -17,7 +17,7 @@ import tensorflow as tf
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof.contractions import IMAGE_OPS, letters_of, windows_of_one
 from adaclip_tf.gradients.proof.labels import Public, Sizes, Unproven, rank
-from adaclip_tf.gradients.proof.sizes import StridedSlice
+from adaclip_tf.gradients.proof.strided import StridedSlice
 from adaclip_tf.gradients.proof.symbols import depends_on_count
 from adaclip_tf.gradients.proof.table import COUNTED, Labels
 from adaclip_tf.gradients.proof.walk import Walk

@@ -12,7 +12,7 @@ import tensorflow as tf
 from adaclip_tf.gradients.proof import elementwise
 from adaclip_tf.gradients.proof.labels import Public, Rows, Unproven, rank
 from adaclip_tf.gradients.proof.shapes import fixed_sizes, only_first
-from adaclip_tf.gradients.proof.sizes import StridedSlice
+from adaclip_tf.gradients.proof.strided import StridedSlice
 from adaclip_tf.gradients.proof.symbols import same
 from adaclip_tf.gradients.proof.table import Labels, describe, entry
 from adaclip_tf.gradients.proof.walk import Walk

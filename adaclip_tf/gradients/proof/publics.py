@@ -7,9 +7,10 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.proof import sizes, sources
+from adaclip_tf.gradients.proof import sources
 from adaclip_tf.gradients.proof.contractions import IMAGE_OPS, letters_of
 from adaclip_tf.gradients.proof.labels import DRAWN, EVERYWHERE, Public, rank
+from adaclip_tf.gradients.proof.strided import StridedSlice
 from adaclip_tf.gradients.proof.table import Labels, public
 from adaclip_tf.gradients.proof.walk import Walk
 
@@ -109,7 +110,7 @@ def _public_slice(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     if strides is None or op.inputs[0].shape.rank is None:
         return Public()
     begin, end = walk.sizes.symbols(op.inputs[1]), walk.sizes.symbols(op.inputs[2])
-    taken = sizes.StridedSlice(op, begin, end, strides, op.inputs[0].shape)
+    taken = StridedSlice(op, begin, end, strides, op.inputs[0].shape)
     return Public(frozenset(taken.output[axis] for axis in labels[0].uniform if taken.whole[axis]))
 
 

@@ -32,6 +32,7 @@ from adaclip_tf.gradients.proof.labels import (
     Summed,
     Unproven,
 )
+from adaclip_tf.gradients.proof.repeated import as_rows, maps_sums
 from adaclip_tf.gradients.proof.sizes import Evaluator
 from adaclip_tf.gradients.proof.symbols import Count, depends_on_count
 from adaclip_tf.gradients.proof.table import (
@@ -169,7 +170,7 @@ class Walk:
             raise Unproven("has a size that data decides")
         values = [label for i, label in enumerate(labels) if i not in sizes]
         if any(isinstance(label, Rows) for label in values):
-            return self._from_rows(op, labels, values)
+            return self.from_rows(op, labels, values)
         if any(isinstance(label, Summed) for label in values):
             return self._from_sums(op, labels, values)
         if any(isinstance(label, Listed) for label in values):
@@ -181,13 +182,13 @@ class Walk:
         try:
             per_output = self._from_publics(op, labels, bool(counted))
         except Unproven:
-            followed = self._as_rows(op, labels, sizes)
+            followed = as_rows(self, op, labels, sizes)
             if followed is None:
                 raise
             return followed
         if all(isinstance(label, Public) and (label.uniform is None or not label.counted) for label in per_output):
             return per_output
-        return self._as_rows(op, labels, sizes) or per_output
+        return as_rows(self, op, labels, sizes) or per_output
 
     def _from_publics(self, op: tf.Operation, labels: list[Any], counted: bool) -> list[Any]:
         result = self._public(op, labels)
@@ -207,32 +208,6 @@ class Walk:
             for tensor, label in zip(op.outputs, per_output)
         ]
 
-    def _as_rows(self, op: tf.Operation, labels: list[Any], sizes: frozenset[int]) -> list[Any] | None:
-        """Labels of what is made of arrays with a part for each example, all parts alike, or drawn: as if it were data.
-
-        A learned query that is repeated for each example, say. `Public` can't tell of several rows for each.
-        """
-        parts = [label if i in sizes else self._repeated(op.inputs[i], label) for i, label in enumerate(labels)]
-        values = [label for i, label in enumerate(parts) if i not in sizes]
-        if not any(isinstance(label, Rows) for label in values):
-            return None
-        try:
-            result = self._from_rows(op, parts, values)
-        except (Unproven, AttributeError, IndexError, KeyError, TypeError, ValueError):
-            return None
-        per_output = result if isinstance(result, list) else [result] * len(op.outputs)
-        return per_output if per_output and all(isinstance(label, Rows) for label in per_output) else None
-
-    def _repeated(self, tensor: tf.Tensor, label: Any) -> Any:
-        """`Rows` of a public array along the one axis that is as long as there are examples, if it is alike there."""
-        if not isinstance(label, Public) or not label.counted:
-            return label
-        extents = self.sizes.extents(tensor) or []
-        long = [axis for axis, extent in enumerate(extents) if isinstance(extent, Count)]
-        if len(long) != 1 or not extents[long[0]].multiple or not label.is_uniform(long[0]):
-            return label
-        return Rows(long[0], extents[long[0]].multiple)
-
     def _public(self, op: tf.Operation, labels: list[Any]) -> Any:
         if op.type in PUBLIC:
             return PUBLIC[op.type](self, op, labels)
@@ -240,7 +215,7 @@ class Walk:
             raise Unproven(f"may read anything; {sources.PASS}", mixing=True)
         return [EVERYWHERE if tensor.shape.rank == 0 else Public() for tensor in op.outputs]
 
-    def _from_rows(self, op: tf.Operation, labels: list[Any], values: list[Any]) -> Any:
+    def from_rows(self, op: tf.Operation, labels: list[Any], values: list[Any]) -> Any:
         for label in values:
             if isinstance(label, Summed):
                 raise Unproven(f"brings examples together: {label.reason}", mixing=True)
@@ -270,7 +245,7 @@ class Walk:
     def _from_sums(self, op: tf.Operation, labels: list[Any], values: list[Any]) -> Any:
         summed = [label for label in values if isinstance(label, Summed)]
         parts = values[:-1] if op.type == "ConcatV2" else values
-        exact = op.type in LINEAR or (op.type in JOINS and len(summed) == len(parts)) or _maps(op, labels)
+        exact = op.type in LINEAR or (op.type in JOINS and len(summed) == len(parts)) or maps_sums(op, labels)
         exact = exact and all(label.exact for label in summed)
         return Summed(summed[0].reason, frozenset().union(*(label.checks for label in summed)), exact)
 
@@ -307,18 +282,6 @@ class Walk:
         if depends_on_count(self.sizes.symbols(tensor)):
             return Sizes()
         return EVERYWHERE if tensor.shape.rank == 0 else Public()
-
-
-def _maps(op: tf.Operation, labels: list[Any]) -> bool:
-    """Whether a sum goes through a linear map by public numbers: then it is one of what each term is mapped to."""
-    summed = [place for place, label in enumerate(labels) if isinstance(label, Summed)]
-    if any(place not in graph.LINEAR_MAPS.get(op.type, ()) for place in summed):
-        return False
-    if not all(isinstance(label, Summed) or (isinstance(label, Public) and not label.counted) for label in labels):
-        return False
-    if op.type == "SelectV2":
-        return len(summed) == 1 and graph.is_zero(op.inputs[3 - summed[0]])
-    return len(summed) == (2 if op.type == "Sub" else 1)
 
 
 def listed(walk: Walk, element: Any, tensor: tf.Tensor) -> Listed:
