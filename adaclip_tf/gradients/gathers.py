@@ -1,4 +1,5 @@
-"""The gradient of `tf.gather(x, places, batch_dims=1)`, which takes entries of each example, as a product.
+"""The gradients of `tf.gather(x, places, batch_dims=1)` and `tf.math.top_k(x)`, which take entries of each example, as
+products.
 
 TensorFlow numbers the rows of the whole batch, adds up by number, and cuts the result apart again: no label follows
 that. The same sum is one_hot(places)^T dy, example by example, which the proof and the ghost rules know.
@@ -11,6 +12,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
+
+WIDEST = 512  # rows: as one-hot codes of all places, wider ones would take too much memory
 
 
 class Gathered(NamedTuple):
@@ -43,6 +46,45 @@ def gathered(op: tf.Operation) -> Gathered | None:
         if fits and dy.shape.rank == forward.outputs[0].shape.rank and _are_starts(starts, params):
             return Gathered(dy, places, params)
     return None
+
+
+def sorted_out(op: tf.Operation) -> Gathered | None:
+    """The same of `top_k`, and so of a sort: `places` are those of the largest entries in rows of `params`."""
+    if op.type != "Reshape" or op.inputs[0].op.type != "ScatterNd":
+        return None
+    numbers, dy, _ = op.inputs[0].op.inputs
+    numbers = graph.behind(numbers, ("Reshape", "ExpandDims"))
+    if numbers.op.type != "AddV2" or dy.op.type != "Reshape":
+        return None
+    places, starts = (graph.behind(tensor, ("Reshape", "Cast", "ExpandDims")) for tensor in numbers.op.inputs)
+    dy, params = dy.op.inputs[0], places.op.inputs[0] if places.op.type in ("TopKV2", "TopK") else None
+    if params is None or starts.op.type != "Range" or dy.shape.rank != places.shape.rank:
+        return None
+    width, shape = params.shape[-1] if params.shape.rank else None, op.inputs[1].op
+    counts = graph.constant(starts.op.inputs[0]) == 0 and _is_last_extent(starts.op.inputs[2], params)
+    is_own = (shape.type == "Shape" and shape.inputs[0] is params) or graph.constant(op.inputs[1]) is not None
+    if params.shape.rank < 2 or not width or width > WIDEST or not counts or not is_own:
+        return None
+    return Gathered(dy, places, params)
+
+
+def _is_last_extent(tensor: tf.Tensor, params: tf.Tensor) -> bool:
+    """Whether it is how many entries a row has."""
+    value = graph.constant(graph.behind(tensor, ("Cast",)))
+    if value is not None:
+        return int(value) == params.shape[-1]
+    op = tensor.op
+    if op.type != "GatherV2":
+        return False
+    shape, place = graph.behind(op.inputs[0], ("Cast",)), graph.constant(op.inputs[1])
+    return place == params.shape.rank - 1 and shape.op.type == "Shape" and shape.op.inputs[0] is params
+
+
+def gradient_of_sorted(found: Gathered) -> tf.Tensor:
+    """The gradient by the rows."""
+    dy, places, params = found
+    chosen = tf.one_hot(places, params.shape[-1], dtype=dy.dtype)
+    return tf.squeeze(tf.matmul(tf.expand_dims(dy, -2), chosen), -2)
 
 
 def gradient(found: Gathered) -> tf.Tensor:

@@ -12,26 +12,20 @@ or a call that is not of the known form is left as it is, and so is everything b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util, list_ops
 
 from adaclip_tf.gradients import gathers, graph, proof
 from adaclip_tf.gradients.backward import Backward
+from adaclip_tf.gradients.leaves import Leaf, leaf
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _LOOPS = frozenset({"While", "StatelessWhile"})
 # Linear in their first input, or in all, with others that may be computed anywhere.
 _MOVES = frozenset({"Identity", "Reshape", "StridedSliceGrad", "Neg", "Transpose", "Pack", "ConcatV2", "AddN"})
-
-
-class _Leaf(NamedTuple):
-    """A sum over the rows of `operands` inside of a loop; `again` takes it over stacks [rows, time, ...] of them."""
-
-    operands: list[tf.Tensor]
-    again: Callable[[list[tf.Tensor]], tf.Tensor]
 
 
 def spelled_out(backward: Backward, walk: proof.Walk) -> Backward:
@@ -42,7 +36,7 @@ def spelled_out(backward: Backward, walk: proof.Walk) -> Backward:
       walk: of the proof, over this graph. It knows axes that are computed in the run, from shapes.
     """
     operations = _between(backward)
-    if not any(op.type in _CALLS | _LOOPS | {"UnsortedSegmentSum"} for op in operations):
+    if not any(op.type in _CALLS | _LOOPS | {"UnsortedSegmentSum", "ScatterNd"} for op in operations):
         return backward
     copies = _Copies(walk)
     copies.add_all(operations, only_changed=True)
@@ -84,6 +78,9 @@ class _Copies:
             elif (found := gathers.gathered(op)) is not None:
                 own = [self.of(tensor) for tensor in found]
                 self.set(op.outputs[0], gathers.gradient(gathers.Gathered(*own)))
+            elif (found := gathers.sorted_out(op)) is not None:
+                own = [self.of(tensor) for tensor in found]
+                self.set(op.outputs[0], gathers.gradient_of_sorted(gathers.Gathered(*own)))
             elif not only_changed or any(tensor.ref() in self._known for tensor in op.inputs):
                 self._copy(op)
 
@@ -96,6 +93,9 @@ class _Copies:
             known = proof.reduced_axes(self._walk, op)
             if known is not None:
                 inputs[1] = tf.constant(known, op.inputs[1].dtype)
+        part = proof.whole_slice(self._walk, op)
+        if part is not None:
+            inputs[1:] = [tf.constant(numbers, op.inputs[1].dtype) for numbers in part]
         copy = tf.compat.v1.get_default_graph().create_op(
             op.type,
             inputs,
@@ -223,7 +223,7 @@ def _most_steps(op: tf.Operation, given: list[tf.Tensor]) -> Any:
 
 
 def _accumulated(body: tf.Graph, index: int, walk: proof.Walk | None) -> list[Any] | None:
-    """What a loop adds to its argument `index` in every round, as trees of `_Leaf`s; None if it does anything else."""
+    """What a loop adds to its argument `index` in every round, as trees of `Leaf`s; None if it does anything else."""
     start, end = body.inputs[index], graph.behind(body.outputs[index], ("Identity",))
     if not start.dtype.is_floating or end.op.type not in ("AddN", "AddV2"):
         return None
@@ -243,11 +243,11 @@ def _read_once(start: tf.Tensor, adds: tf.Operation) -> bool:
 
 
 def _tree(tensor: tf.Tensor, walk: proof.Walk | None) -> Any:
-    """A `_Leaf`, or (op, what its inputs are: trees or constants); None if there is something else in it."""
+    """A `Leaf`, or (op, what its inputs are: trees or constants); None if there is something else in it."""
     op = tensor.op
-    leaf = _leaf(op, walk)
-    if leaf is not None:
-        return leaf
+    found = leaf(op, walk)
+    if found is not None:
+        return found
     if op.type not in _MOVES:
         return None
     inputs = [_tree(part, walk) if part.dtype.is_floating else _fixed(part, walk) for part in op.inputs]
@@ -262,25 +262,10 @@ def _fixed(tensor: tf.Tensor, walk: proof.Walk | None) -> Any:
     return walk.sizes.integers(tensor)
 
 
-def _leaf(op: tf.Operation, walk: proof.Walk | None) -> _Leaf | None:
-    if not op.inputs or any(tensor.shape.rank != 2 for tensor in op.inputs[: 1 + (op.type == "MatMul")]):
-        return None
-    if op.type == "MatMul" and op.get_attr("transpose_a") and not op.get_attr("transpose_b"):
-        return _Leaf(list(op.inputs), lambda stacks: tf.raw_ops.Einsum(inputs=stacks, equation="nti,ntj->ij"))
-    if op.type == "BiasAddGrad":
-        return _Leaf(list(op.inputs), lambda stacks: tf.reduce_sum(stacks[0], axis=[0, 1]))
-    if op.type == "Sum" and (graph.axes(op.inputs[1], 2) or proof.reduced_axes(walk, op)) == [0]:
-        shape = [1, op.inputs[0].shape[1]] if op.get_attr("keep_dims") else [op.inputs[0].shape[1]]
-        if None in shape:
-            return None
-        return _Leaf([op.inputs[0]], lambda stacks: tf.reshape(tf.reduce_sum(stacks[0], axis=[0, 1]), shape))
-    return None
-
-
 def _operands(terms: Sequence[Any]) -> list[tf.Tensor]:
     found = []
     for term in terms:
-        if isinstance(term, _Leaf):
+        if isinstance(term, Leaf):
             found += term.operands
         elif isinstance(term, tuple):
             found += _operands(term[1])
@@ -289,7 +274,7 @@ def _operands(terms: Sequence[Any]) -> list[tf.Tensor]:
 
 def _take_outside(copies: _Copies, term: Any, stacks: dict[Any, tf.Tensor]) -> tf.Tensor:
     """The sum over all rounds of what `term` is in one."""
-    if isinstance(term, _Leaf):
+    if isinstance(term, Leaf):
         return term.again([stacks[tensor.ref()] for tensor in term.operands])
     op, inputs = term
     for tensor, part in zip(op.inputs, inputs):

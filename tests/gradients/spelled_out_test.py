@@ -25,8 +25,12 @@ LAYERS = {
     "masked_and_tagged": lambda: [L.LSTM(2, return_sequences=True), L.Dense(2), L.Flatten()],
     "encoder_and_decoder": lambda: [Decoded(), L.Flatten()],
     "gathered": lambda: [Gathered()],
+    "sorted": lambda: [Sorted()],
+    "columns": lambda: [Columns()],
+    "queries": lambda: [Queries()],
+    "joined_in_a_cell": lambda: [L.RNN(JoiningCell())],
 }
-FAST = ("lstm", "gathered")
+FAST = ("lstm", "gathered", "sorted", "columns", "queries")
 
 
 class Twice(L.Layer):
@@ -65,6 +69,59 @@ class Gathered(L.Layer):
         scores = self.scores(inputs)[:, :, 0]
         first, all_chosen = tf.gather(scores, chosen[:, 0], batch_dims=1), tf.gather(scores, chosen, batch_dims=1)
         return tf.reduce_sum(tf.square(rows), axis=1) * first[:, tf.newaxis] + tf.reduce_sum(all_chosen, 1, True)
+
+
+class Sorted(L.Layer):
+    """Weights of the two largest of three scores, and all of them sorted."""
+
+    def __init__(self):
+        super().__init__()
+        self.scores, self.more = L.Dense(3), L.Dense(3)
+
+    def call(self, inputs):
+        best, places = tf.math.top_k(self.scores(inputs), 2)
+        chosen = tf.reduce_sum(tf.one_hot(places, 3) * best[..., tf.newaxis], axis=2)
+        return tf.reduce_sum(chosen * tf.sort(self.more(inputs), axis=-1) * tf.constant([1.0, -2.0, 0.5]), axis=1)
+
+
+class Columns(L.Layer):
+    """Pairs of places, by numbers that are fixed, some of them twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = L.Dense(3)
+
+    def call(self, inputs):
+        rows = self.dense(inputs)
+        return tf.reduce_sum(tf.gather(rows, [0, 0, 1], axis=1) * tf.gather(rows, [1, 2, 3], axis=1), axis=1)
+
+
+class Queries(L.Layer):
+    """Two queries that are repeated for each example ask it for its places."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense, self.queries = L.Dense(4), self.add_weight(shape=(1, 2, 4), name="queries")
+
+    def call(self, inputs):
+        queries = self.dense(tf.repeat(self.queries, tf.shape(inputs)[0], axis=0))
+        weights = tf.nn.softmax(tf.einsum("bqd,btd->bqt", queries, inputs))
+        return tf.reduce_sum(tf.einsum("bqt,btd->bqd", weights, inputs), axis=1)
+
+
+class JoiningCell(L.Layer):
+    """A cell that joins what it gets, its state and a product of both, and scales its state by a variable."""
+
+    state_size = output_size = 3
+
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(shape[-1] + 3, 3), name="kernel")
+        self.decay = self.add_weight(shape=(3,), name="decay")
+
+    def call(self, inputs, states):
+        state = states[0] * self.decay
+        state = tf.tanh(tf.matmul(tf.concat([inputs, state], axis=1), tf.convert_to_tensor(self.kernel)))
+        return state, [state]
 
 
 def problem(name, rng):

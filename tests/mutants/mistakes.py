@@ -15,6 +15,7 @@ from tests.mutants import (
     mistakes_noise,
     mistakes_optimizer,
     mistakes_proof,
+    mistakes_repeated,
     mistakes_scales,
 )
 from tests.mutants.mutation import Mutation
@@ -24,6 +25,7 @@ MISTAKES: tuple[Mutation, ...] = (
     *mistakes_noise.MISTAKES,
     *mistakes_ghost.MISTAKES,
     *mistakes_proof.MISTAKES,
+    *mistakes_repeated.MISTAKES,
     *mistakes_memory.MISTAKES,
     *mistakes_attributes.MISTAKES,
     *mistakes_gradients.MISTAKES,

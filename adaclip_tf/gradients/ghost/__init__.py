@@ -13,7 +13,8 @@ a variable, say G = sum_r x_r dy_r^T, from a `Lead` tensor dy and a tensor x tha
 seed of microbatch k, the rows of dy outside chunk k are 0: so the sum over chunk k IS microbatch k's gradient,
 whatever x holds and whatever the layer is called.
 
-A variable that is used several times has a sum of such gradients (`several`).
+A variable that is used several times has a sum of such gradients (`several`); of one that is made into something else,
+a kernel times a mask say, they go through a linear map (`maps`).
 
 So a handle is exact or does not exist. `Plan.unrecognised` says why for each variable without one: an op without an
 entry or a rule, control flow, gradients that cross between examples.
@@ -37,6 +38,7 @@ then still the gradients that TensorFlow computes, but each depends on the whole
 | `single`       | norms of single outer products                                               |
 | `products`     | the same for sums of outer products                                          |
 | `several`      | variables that are used more than once                                       |
+| `maps`         | variables that are made into something else before they are used             |
 | `slices`       | work in slices of examples, within a memory budget                           |
 | `plan`         | `analyse`, `Plan`, `Handle`                                                  |
 """

@@ -85,6 +85,29 @@ def _batch_matmul(ctx: Context, op: tf.Operation, labels: Labels) -> Label:
     return label
 
 
+@entry("MatrixTriangularSolve", "MatrixSolve")
+def _solved(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    """Linear in the right sides."""
+    del ctx
+    label = axis_zero(only(labels, 1))
+    if rank(op.inputs[1]) < 3 or rank(op.inputs[0]) > rank(op.inputs[1]):
+        raise Unknown("contracts or moves the axis that holds the examples")
+    return label
+
+
+@entry("MatrixBandPart", "MatrixDiagPartV3", "MatrixDiagV3")
+def _within_matrices(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    """Takes or puts diagonals of each matrix by itself."""
+    del ctx
+    label = axis_zero(only(labels, 0))
+    if rank(op.inputs[0]) < 3 and (op.type != "MatrixDiagV3" or rank(op.inputs[0]) + 1 != rank(op.outputs[0])):
+        raise Unknown("takes a diagonal across the examples")
+    padding = {"MatrixDiagV3": 4, "MatrixDiagPartV3": 2}.get(op.type)
+    if padding is not None and not graph.is_zero(op.inputs[padding]):
+        raise Unknown("puts something else than 0 beside the diagonal")
+    return label
+
+
 @entry("Einsum")
 def _einsum(ctx: Context, op: tf.Operation, labels: Labels) -> Label:
     del ctx
@@ -122,7 +145,7 @@ def _second_operand_rows(ctx: Context, op: tf.Operation, labels: Labels) -> Lead
 
 @entry("Conv2D", "Conv3D", "DepthwiseConv2dNative", "AvgPool", "AvgPool3D")
 @entry("ResizeBilinearGrad", "ResizeNearestNeighborGrad", "ResizeBicubicGrad", "LRNGrad")
-@entry("SpaceToDepth", "DepthToSpace")
+@entry("SpaceToDepth", "DepthToSpace", "ImageProjectiveTransformV2", "ImageProjectiveTransformV3")
 def _first_operand_rows(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     del ctx, op
     return axis_zero(only(labels, 0))

@@ -221,3 +221,13 @@ def _reverse(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
     if along is None or not isinstance(labels[0], Inner) or labels[0].axis in along:
         raise Unknown("works along the axis that holds the examples")
     return labels[0]
+
+
+@layered("UnsortedSegmentSum")
+def _put_back(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
+    """[entries, ..., examples, ...] added up by where each was taken from: the gradient of a gather of features."""
+    del ctx
+    label, front = labels[0], rank(op.inputs[1])
+    if not isinstance(label, Inner) or any(own is not None for own in labels[1:]) or label.axis < front or not front:
+        raise Unknown("adds up the rows of several examples")
+    return _along(label, label.axis - front + 1)

@@ -112,8 +112,24 @@ def _resize(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     label = single_block(axis_zero(only(labels, 0)))
     if op.type == "PadV2" and not graph.is_zero(op.inputs[2]):
         raise Unknown("pads with something else than 0")
+    if op.type == "Slice" and _takes_all_rows(op):
+        return label
     # A tile, pad or slice that keeps the extent of an axis leaves that axis as it is.
     return same_extent(ctx, op, label, op.inputs[0], op.outputs[0])
+
+
+def _takes_all_rows(op: tf.Operation) -> bool:
+    begin, size = graph.constant(op.inputs[1]), graph.constant(op.inputs[2])
+    return begin is not None and size is not None and (int(begin[0]), int(size[0])) == (0, -1)
+
+
+@entry("ReverseSequence")
+def _reverse_sequence(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
+    """Turns each row around along another axis."""
+    del ctx
+    if op.get_attr("batch_dim") != 0:
+        raise Unknown("works along the axis that holds the examples")
+    return axis_zero(only(labels, 0))
 
 
 @entry("MirrorPadGrad")
@@ -158,8 +174,13 @@ def _concat(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
 
 
 @entry("Pack")
-def _pack(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
-    return _stacked(ctx, op, labels, [op.get_attr("axis") % rank(op.outputs[0])])
+def _pack(ctx: Context, op: tf.Operation, labels: Labels) -> Lead | Inner:
+    along = op.get_attr("axis") % rank(op.outputs[0])
+    if along == 0:  # a new axis in front of the examples, time above all
+        others_are_zero(ctx, op.inputs, labels)
+        label = single_block(axis_zero(joined([label for label in labels if label is not None])))
+        return Inner(1, label.rows, label.checks)
+    return _stacked(ctx, op, labels, [along])
 
 
 def _stacked(ctx: Context, op: tf.Operation, labels: Labels, along: list[int] | None) -> Lead:

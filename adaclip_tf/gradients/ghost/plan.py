@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from adaclip_tf._internal import made
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.ghost import embeddings, flow, keeping, rules, several, slices, terms
+from adaclip_tf.gradients.ghost import embeddings, flow, keeping, maps, rules, several, slices, terms
 from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Summed, Unknown
 from adaclip_tf.gradients.ghost.rules import Found
 from adaclip_tf.gradients.ghost.terms import SquaredNorms, Term
@@ -202,6 +202,8 @@ def _find_one(ctx: Context, gradient: Any, shape: tf.TensorShape) -> tuple[Found
         return _transposed(ctx, op)
     if op.type in _PLACES and isinstance(label, Summed):
         return _placed(ctx, op)
+    if maps.takes(ctx, op):
+        return _mapped(ctx, op)
     if isinstance(label, Lead) and ctx.static_n == 1:  # there is but one record
         return Found(terms.PerExample(tf.cast(gradient, tf.float32)[tf.newaxis]), []), op.type
     if op.type not in rules.REGISTRY or gradient.value_index != 0:
@@ -223,6 +225,23 @@ def _looked_up_for_all(ctx: Context, gradient: tf.IndexedSlices, shape: tf.Tenso
         raise Unknown("looks up rows that all examples use, in a way that has no rule")
     term = embeddings.looked_up_for_all(ctx.n, shape, gradient.indices, found.term.gradients)
     return found._replace(term=term), f"{rules.SPARSE} of {rule}"
+
+
+def _mapped(ctx: Context, op: tf.Operation) -> tuple[Found, str]:
+    """A variable that something else was made of, by numbers that do not come from the loss."""
+    facts, names = [], []
+
+    def find(tensor: tf.Tensor) -> terms.Term:
+        found, rule = _find(ctx, tensor, tensor.shape)
+        facts.extend(found.facts)
+        names.append(rule)
+        return found.term
+
+    try:
+        term = maps.mapped(ctx, op, find)
+    except Unknown as unknown:
+        raise Unknown(f"{graph.describe(op)} {unknown.reason}") from unknown
+    return Found(term, facts), " + ".join(dict.fromkeys(names))
 
 
 def _transposed(ctx: Context, op: tf.Operation) -> tuple[Found, str]:

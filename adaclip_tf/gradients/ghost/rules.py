@@ -9,6 +9,7 @@ other input holds.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -137,13 +138,20 @@ def _bias(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
 def _sum(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
     """Biases, scales and other variables that were broadcast over the examples."""
     op, tensor = gradient.op, gradient.op.inputs[0]
-    label = lead(ctx, tensor)
     certain, possible = reduced_axes(op)
-    if 0 not in certain or (possible and not op.get_attr("keep_dims")):
-        raise Unknown("sums over axes that are only known in the run")
-    batched = _sum_of_batch_matmul(ctx, op, certain)
-    if batched is not None:
-        return batched
+    label = ctx.label(tensor)
+    if isinstance(label, Lead) and 0 < label.axis in certain and not possible:  # in front are axes of extent 1
+        front = label.axis
+        tensor = made.reshape(tensor, made.extents(tensor, front))
+        certain = {axis - front for axis in certain if axis >= front}
+        label = dataclasses.replace(label, axis=0)
+    else:
+        label = lead(ctx, tensor)
+        if 0 not in certain or (possible and not op.get_attr("keep_dims")):
+            raise Unknown("sums over axes that are only known in the run")
+        batched = _sum_of_batch_matmul(ctx, op, certain)
+        if batched is not None:
+            return batched
     rows = Rows(ctx, label)
     facts = facts_about(ctx, label, tensor, rows)
     if possible:  # the same sum of each example's rows, over the axes that the run finds

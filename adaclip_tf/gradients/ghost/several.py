@@ -56,6 +56,9 @@ class Negated:
         inner = self._term.examples()
         return inner._replace(make=lambda arrays: -inner.make(arrays))
 
+    def bounds(self) -> Examples | None:
+        return bounds_of(self._term) if _cancels(self._term) else None
+
 
 def _same_transpose(first: Transposed, other: Term) -> bool:
     return isinstance(other, Transposed) and (first.sizes, first.permutation) == (other.sizes, other.permutation)
@@ -83,14 +86,19 @@ class Several:
         self._n, self._parts = n, parts
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        return slices.norms_of_examples(self.examples(), self._n, center, scale)
+        return _formed(self, self._n, center, scale)
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return tf.add_n([tf.reshape(part.weighted_sum(weights), [-1]) for part in self._parts])
 
     def examples(self) -> Examples:
-        parts = [part.examples() for part in self._parts]
+        return self._sum([part.examples() for part in self._parts])
 
+    def bounds(self) -> Examples | None:
+        return self._sum([bounds_of(part) for part in self._parts]) if _cancels(*self._parts) else None
+
+    @staticmethod
+    def _sum(parts: list[Examples]) -> Examples:
         def make(arrays: list[tf.Tensor]) -> tf.Tensor:
             remaining = list(arrays)
             return tf.add_n([part.make([remaining.pop(0) for _ in part.arrays]) for part in parts])
@@ -157,20 +165,74 @@ class Rearranged:
         self._n, self._parts, self._place, self._size = n, parts, place, size
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        return slices.norms_of_examples(self.examples(), self._n, center, scale)
+        return _formed(self, self._n, center, scale)
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return self._place([tf.reshape(term.weighted_sum(weights), [1, *shape]) for term, shape in self._parts])[0]
 
     def examples(self) -> Examples:
-        parts = [(term.examples(), shape) for term, shape in self._parts]
+        return self._placed([term.examples() for term, _ in self._parts], self._place)
+
+    def bounds(self) -> Examples | None:
+        if not _cancels(*(term for term, _ in self._parts)):
+            return None
+        return self._placed([bounds_of(term) for term, _ in self._parts], self._place)
+
+    def _placed(self, found: list[Examples], place: Callable[[list[tf.Tensor]], tf.Tensor]) -> Examples:
+        parts = [(examples, shape) for examples, (_, shape) in zip(found, self._parts)]
 
         def make(arrays: list[tf.Tensor]) -> tf.Tensor:
             remaining, placed = list(arrays), []
             for part, shape in parts:
                 gradients = part.make([remaining.pop(0) for _ in part.arrays])
                 placed.append(tf.reshape(gradients, [tf.shape(gradients)[0], *shape]))
-            return tf.reshape(self._place(placed), [tf.shape(placed[0])[0], self._size])
+            return tf.reshape(place(placed), [tf.shape(placed[0])[0], self._size])
 
         floats = 2 * self._size + sum(part.floats for part, _ in parts)
         return Examples([array for part, _ in parts for array in part.arrays], make, floats)
+
+
+class Mapped(Rearranged):
+    """A linear map of other terms' gradients, such as a product with a mask.
+
+    Args:
+      bound: from absolute values of the parts to no less than the sum of the absolute values of what is added up.
+    """
+
+    def __init__(
+        self,
+        n: tf.Tensor,
+        parts: Sequence[tuple[Term, list[int]]],
+        place: Callable[[list[tf.Tensor]], tf.Tensor],
+        size: int,
+        bound: Callable[[list[tf.Tensor]], tf.Tensor],
+    ):
+        super().__init__(n, parts, place, size)
+        self._bound = bound
+
+    def bounds(self) -> Examples:
+        return self._placed([bounds_of(term) for term, _ in self._parts], self._bound)
+
+
+def bounds_of(term: Term) -> Examples:
+    """For every coordinate of g_k, the sum of the absolute values of what was added up to it, at least."""
+    found = term.bounds() if _cancels(term) else None  # type: ignore[attr-defined]
+    if found is not None:
+        return found
+    inner = term.examples()
+    return inner._replace(make=lambda arrays: tf.abs(inner.make(arrays)))
+
+
+def _cancels(*parts: Term) -> bool:
+    """Whether one of these is a map that may cancel what it gets, or is made of such."""
+    return any(hasattr(part, "bounds") and (isinstance(part, Mapped) or part.bounds() is not None) for part in parts)
+
+
+def _formed(term: Any, n: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+    """|(g_k - a) / b|^2 from the gradients themselves, with what rounding may have cost where a map cancels."""
+    norms = slices.norms_of_examples(term.examples(), n, center, scale)
+    bounds = term.bounds()
+    if bounds is None:
+        return norms
+    most = slices.norms_of_examples(bounds, n, -tf.abs(center), scale)
+    return SquaredNorms(norms.value, tf.maximum(norms.value, most.value))

@@ -40,6 +40,7 @@ from adaclip_tf.gradients.graph.ops import (
     DRAWS_OF_A_STATE,
     ENTRYWISE,
     HARMLESS,
+    LINEAR_MAPS,
     OLD_LOOPS,
     PYTHON,
     RANDOM,

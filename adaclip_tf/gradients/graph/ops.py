@@ -92,6 +92,15 @@ OLD_LOOPS = frozenset({"Enter", "Merge", "NextIteration"})
 UNCHANGED = frozenset({"Identity", "Cast", "StopGradient", "EnsureShape"})  # hand their input on
 SAME_ORDER = UNCHANGED | {"Reshape", "Squeeze", "ExpandDims"}  # the same entries, in the same order in memory
 SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "BroadcastGradientArgs"})  # look at shapes only
+# Which inputs these are linear in, one of them (a choice: where the other is 0) or, of a difference, both: what is done
+# to a variable's gradient where something else was made of it.
+LINEAR_MAPS: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(("Mul", "Sub", "MatMul"), (0, 1)),
+    **dict.fromkeys(("RealDiv", "DivNoNan", "MulNoNan", "Sum", "Tile", "BroadcastTo"), (0,)),
+    **dict.fromkeys(("ReluGrad", "LeakyReluGrad", "EluGrad", "SeluGrad", "SoftplusGrad", "SoftsignGrad"), (0,)),
+    "SelectV2": (1, 2),
+    **dict.fromkeys(("TanhGrad", "SigmoidGrad", "RsqrtGrad", "SqrtGrad", "ReciprocalGrad"), (1,)),
+}
 BATCH_PRODUCTS = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 BATCH_NORMS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 BATCH_NORM_GRADIENTS = ("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")

@@ -30,6 +30,8 @@ are known to keep examples apart, and when. What is not in the table is not prov
 | `memory`       | what a step keeps                                                     |
 | `callers`      | what is done to data, and decided by it, around the step's function   |
 | `mapped`       | what a dataset does to batches before a step gets them                |
+| `repeated`     | public arrays with a part for each example; maps of sums              |
+| `strided`      | what a strided slice does to each axis                                |
 | `seeds`        | random numbers that somebody may know                                 |
 | `verdict`      | `prove`, and the words of its errors                                  |
 """
@@ -47,9 +49,10 @@ from adaclip_tf.gradients.proof import (  # noqa: F401 (they fill the tables)
     texts,
 )
 from adaclip_tf.gradients.proof.memory import exempt, privatised
+from adaclip_tf.gradients.proof.parts import whole_slice
 from adaclip_tf.gradients.proof.reductions import changes_nothing, reduced_axes
 from adaclip_tf.gradients.proof.sources import Piece
 from adaclip_tf.gradients.proof.verdict import Proof, prove
 from adaclip_tf.gradients.proof.walk import Walk
 
-__all__ = ["Piece", "Proof", "Walk", "changes_nothing", "exempt", "privatised", "prove", "reduced_axes"]
+__all__ = ["Piece", "Proof", "Walk", "changes_nothing", "exempt", "privatised", "prove", "reduced_axes", "whole_slice"]

@@ -72,6 +72,18 @@ def _last_axes(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     return label
 
 
+@entry("MatrixTriangularSolve", "MatrixSolve")
+def _solved(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
+    """Systems of equations, each by itself; axes in front go entry by entry, and columns of right sides are apart."""
+    total, sides = rank(op.outputs[0]), rank(op.inputs[1])
+    if isinstance(labels[0], Public) and labels[1].axis == sides - 1:
+        return elementwise.shifted(labels[1], total - sides)
+    label = elementwise.combined(walk, op, list(op.inputs), labels, op.outputs[0])
+    if label.axis >= total - 2:
+        raise Unproven("works across the examples of the batch")
+    return label
+
+
 @entry("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits", "InTopKV2")
 def _cross_entropy(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     """Rows of logits [rows, classes], with labels [rows, classes] or [rows]; InTopKV2's last input is a number."""
@@ -89,9 +101,17 @@ def _cross_entropy(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
 # Products.
 
 
-@entry("MatMul", *graph.BATCH_PRODUCTS)
-def _matmul(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
-    """[..., i, j] x [..., j, k]: axes in front go entry by entry; i and k are kept, j is summed over."""
+def letters_of(op: tf.Operation) -> tuple[list[list[str]], list[str]]:
+    """The letters of a product's operands, axis by axis, and of its result; what is not in that is summed over.
+
+    A matrix product is [..., i, j] x [..., j, k]: axes in front go entry by entry; i and k are kept.
+    """
+    if op.type == "Einsum":
+        try:
+            inputs, output = graph.einsum_letters(op)
+        except ValueError as error:
+            raise Unproven(str(error)) from error
+        return [list(letters) for letters in inputs], list(output)
     names = ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
     flips = [op.get_attr(name) for name in names]
     ranks = [rank(tensor) for tensor in op.inputs]
@@ -100,16 +120,12 @@ def _matmul(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
     for which, (size, flip) in enumerate(zip(ranks, flips)):
         ends = ["j", "ik"[which]] if (which == 1) != flip else ["ik"[which], "j"]
         letters.append([str(axis) for axis in range(total - size, total - 2)] + ends)
-    return _contracted(walk, op, labels, letters, [*(str(axis) for axis in range(total - 2)), "i", "k"])
+    return letters, [*(str(axis) for axis in range(total - 2)), "i", "k"]
 
 
-@entry("Einsum")
-def _einsum(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
-    try:
-        inputs, output = graph.einsum_letters(op)
-    except ValueError as error:
-        raise Unproven(str(error)) from error
-    return _contracted(walk, op, labels, [list(letters) for letters in inputs], list(output))
+@entry("MatMul", "Einsum", *graph.BATCH_PRODUCTS)
+def _product(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
+    return _contracted(walk, op, labels, *letters_of(op))
 
 
 def _contracted(walk: Walk, op: tf.Operation, labels: Labels, inputs: list[list[str]], output: list[str]) -> Label:
@@ -130,6 +146,8 @@ def _contracted(walk: Walk, op: tf.Operation, labels: Labels, inputs: list[list[
 # ---------------------------------------------------------------------------------------------------
 # Convolutions and their like: the first axis is that of the images.
 
+# Of one batch of images and a kernel, or nothing else.
+IMAGE_OPS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D")
 # Attributes with an entry for each axis of an image, that of the examples first.
 _WINDOWS = frozenset({"ksize", "ksizes", "strides", "rates"})
 # Which inputs are images; all others must be public.
@@ -157,15 +175,20 @@ _IMAGES: dict[str, tuple[int, ...]] = {
 @entry("Conv2DBackpropInput", "DepthwiseConv2dNativeBackpropInput", "Conv3DBackpropInputV2", sizes=[0])
 def _images(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     label = _first_axis(walk, op, labels, _IMAGES[op.type])
-    windows = [op.get_attr(attribute) for attribute in op.node_def.attr if attribute in _WINDOWS]
-    if any(window[0] != 1 for window in windows):
-        raise Unproven("has a window over the examples of the batch", mixing=True)  # XLA has no qualms about it
+    windows_of_one(op)
     others = [own for index, own in enumerate(labels) if index not in _IMAGES[op.type]]
     if any(isinstance(own, Rows) for own in others):
         raise Unproven("has a kernel, or a size, that depends on data")
     for index in SIZE_ARGUMENTS.get(op.type, ()):
         fixed_sizes(walk, op.inputs[index], labels[index], 0)
     return label
+
+
+def windows_of_one(op: tf.Operation) -> None:
+    """Raises if an op on images has a window, or a step, of several examples."""
+    windows = [op.get_attr(attribute) for attribute in op.node_def.attr if attribute in _WINDOWS]
+    if any(window[0] != 1 for window in windows):
+        raise Unproven("has a window over the examples of the batch", mixing=True)  # XLA has no qualms about it
 
 
 @entry("Conv2DBackpropFilter", "DepthwiseConv2dNativeBackpropFilter", "Conv3DBackpropFilterV2", sizes=[1])

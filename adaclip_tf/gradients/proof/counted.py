@@ -15,8 +15,9 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
+from adaclip_tf.gradients.proof.contractions import IMAGE_OPS, letters_of, windows_of_one
 from adaclip_tf.gradients.proof.labels import Public, Sizes, Unproven, rank
-from adaclip_tf.gradients.proof.sizes import StridedSlice
+from adaclip_tf.gradients.proof.strided import StridedSlice
 from adaclip_tf.gradients.proof.symbols import depends_on_count
 from adaclip_tf.gradients.proof.table import COUNTED, Labels
 from adaclip_tf.gradients.proof.walk import Walk
@@ -67,11 +68,28 @@ def _reduction(walk: Walk, op: tf.Operation, labels: Labels) -> Sizes | None:
     return Sizes() if along is None or long & set(along) else None
 
 
-@entry("MatMul")
+@entry("MatMul", "Einsum", *graph.BATCH_PRODUCTS)
 def _product(walk: Walk, op: tf.Operation, labels: Labels) -> Sizes | None:
-    inner = 1 - int(op.get_attr("transpose_a")), int(op.get_attr("transpose_b"))
-    long = [axis in _may_be_long(*pair) for axis, *pair in zip(inner, op.inputs, labels)]
-    return Sizes() if any(long) else None
+    """Sums along the axes that the result does not have."""
+    letters, output = letters_of(op)
+    for tensor, own, label in zip(op.inputs, letters, labels):
+        if any(own[axis] not in output for axis in _may_be_long(tensor, label)):
+            return Sizes()
+    return None
+
+
+@entry("TopKV2", "TopK")
+def _top(walk: Walk, op: tf.Operation, labels: Labels) -> None:
+    _leaves(op.inputs[0], labels[0], [rank(op.inputs[0]) - 1])
+
+
+@entry(*IMAGE_OPS)
+def _images(walk: Walk, op: tf.Operation, labels: Labels) -> None:
+    """A state of pictures that starts as zeros: as many pictures as examples, and nothing else that long."""
+    windows_of_one(op)
+    long = [_may_be_long(*pair) for pair in zip(op.inputs, labels)]
+    if not long[0] <= {0} or any(long[1:]):
+        raise Unproven("works along an array that is as long as there are examples")
 
 
 @entry("Softmax", "LogSoftmax")

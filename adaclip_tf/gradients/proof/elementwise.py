@@ -12,7 +12,7 @@ import tensorflow as tf
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import sources
 from adaclip_tf.gradients.proof.labels import Public, Rows, Unproven, rank
-from adaclip_tf.gradients.proof.symbols import Count
+from adaclip_tf.gradients.proof.symbols import Count, same
 from adaclip_tf.gradients.proof.table import Labels, entry
 from adaclip_tf.gradients.proof.walk import Walk
 
@@ -90,7 +90,7 @@ def _fit(walk: Walk, op: tf.Operation) -> None:
     if first is None or second is None:
         raise Unproven("works on a tensor of unknown rank")
     for one, other in zip(reversed(first), reversed(second)):
-        if one != other and 1 not in (one, other) and any(isinstance(extent, Count) for extent in (one, other)):
+        if not same(one, other) and 1 not in (one, other) and any(isinstance(extent, Count) for extent in (one, other)):
             raise Unproven("compares arrays that may not fit, as the number of examples tells")
 
 

@@ -12,7 +12,8 @@ import tensorflow as tf
 from adaclip_tf.gradients.proof import elementwise
 from adaclip_tf.gradients.proof.labels import Public, Rows, Unproven, rank
 from adaclip_tf.gradients.proof.shapes import fixed_sizes, only_first
-from adaclip_tf.gradients.proof.sizes import StridedSlice
+from adaclip_tf.gradients.proof.strided import StridedSlice
+from adaclip_tf.gradients.proof.symbols import same
 from adaclip_tf.gradients.proof.table import Labels, describe, entry
 from adaclip_tf.gradients.proof.walk import Walk
 
@@ -41,11 +42,21 @@ def _slice(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     whole = None
     if begin is not None and size is not None:
         extent = walk.sizes.extents(op.inputs[0])[label.axis]
-        whole = begin[label.axis] == 0 and (
-            size[label.axis] == -1 or (size[label.axis] == extent and extent is not None)
-        )
+        whole = begin[label.axis] == 0 and (size[label.axis] == -1 or same(size[label.axis], extent))
         whole = whole or None
     return _kept(walk, op, label, whole)
+
+
+def whole_slice(walk: Walk | None, op: tf.Operation) -> tuple[list[int], list[int]] | None:
+    """Where a slice starts and how far it goes (-1: to the end), where no run is needed to tell; else None."""
+    if walk is None or op.type != "Slice":
+        return None
+    begin, size, extents = *map(walk.sizes.symbols, op.inputs[1:]), walk.sizes.extents(op.inputs[0])
+    if begin is None or size is None or extents is None or not all(isinstance(start, int) for start in begin):
+        return None
+    whole = [start == 0 and same(own, extent) for start, own, extent in zip(begin, size, extents)]
+    sizes = [-1 if to_end else own for to_end, own in zip(whole, size)]
+    return (list(begin), sizes) if all(isinstance(own, int) for own in sizes) else None
 
 
 def _kept(walk: Walk, op: tf.Operation, label: Rows, whole: bool | None) -> Rows:
@@ -69,10 +80,10 @@ def _strided_slice(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
         raise Unproven("takes steps that are only known in the run")
     rank(op.inputs[0])
     begin, end = walk.sizes.symbols(op.inputs[1]), walk.sizes.symbols(op.inputs[2])
-    taken = StridedSlice(op, begin, end, strides, op.inputs[0].shape)
+    taken = StridedSlice(op, begin, end, strides, op.inputs[0].shape, walk.sizes.extents(op.inputs[0]))
     if not taken.whole[label.axis]:
         raise Unproven("takes some of the examples")
-    for position in (1, 2):  # one entry per entry of the slice's specification; that of the examples is masked
+    for position in (1, 2):  # one entry per entry of the slice's specification; that of the examples takes all
         fixed_sizes(walk, op.inputs[position], labels[position], taken.entry.get(label.axis, -1))
     return dataclasses.replace(label, axis=taken.output[label.axis])
 
@@ -103,6 +114,19 @@ def _apart(walk: Walk, op: tf.Operation, tensors: list[tf.Tensor], labels: Label
         if isinstance(own, Public):
             elementwise.meets(walk, tensor, own, label.axis)
     return label
+
+
+@entry("ReverseSequence")
+def _reverse_sequence(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
+    """Turns each row of `batch_dim` around along another axis, up to a length of its own."""
+    values, lengths = labels[0], labels[1]
+    along = op.get_attr("batch_dim")
+    if not isinstance(values, Rows) or values.axis != along or op.get_attr("seq_dim") == along:
+        raise Unproven("works across the examples of the batch")
+    if isinstance(lengths, Rows):
+        return elementwise.joined([values, lengths], [along, along + lengths.axis])
+    elementwise.meets(walk, op.inputs[1], lengths, 0)
+    return values
 
 
 @entry("ConcatV2")
@@ -168,12 +192,12 @@ def _gather(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
         if table.axis < shared and indices.axis < shared:
             return elementwise.joined([table, indices], [table.axis, indices.axis])
         raise Unproven("looks up rows of the batch that data chooses")
+    if isinstance(table, Rows) and table.axis < shared:
+        elementwise.meets(walk, op.inputs[1], indices, table.axis)
+        return table
     if isinstance(indices, Public) and indices.counted:
         raise Unproven("looks up as many entries as there are examples")
     if isinstance(table, Rows):
-        if table.axis < shared:
-            elementwise.meets(walk, op.inputs[1], indices, table.axis)
-            return table
         if table.axis == axis:
             raise Unproven("takes some of the examples")
         return elementwise.shifted(table, rank(op.inputs[1]) - shared - 1 if table.axis > axis else 0)
@@ -181,6 +205,15 @@ def _gather(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
         elementwise.meets(walk, op.inputs[0], table, indices.axis)
         return indices
     return elementwise.shifted(indices, axis - shared)
+
+
+@entry("UnsortedSegmentSum")
+def _put_back(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
+    """Adds up, along the first axes, what was taken from the same place: the examples must lie behind these."""
+    label, front = only_first(labels), rank(op.inputs[1])
+    if label.axis < front:
+        raise Unproven("adds up rows of the batch")
+    return elementwise.shifted(label, 1 - front)
 
 
 @entry("ResourceGather")

@@ -7,8 +7,10 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.proof import sizes, sources
+from adaclip_tf.gradients.proof import sources
+from adaclip_tf.gradients.proof.contractions import IMAGE_OPS, letters_of
 from adaclip_tf.gradients.proof.labels import DRAWN, EVERYWHERE, Public, rank
+from adaclip_tf.gradients.proof.strided import StridedSlice
 from adaclip_tf.gradients.proof.table import Labels, public
 from adaclip_tf.gradients.proof.walk import Walk
 
@@ -82,6 +84,13 @@ def _stretched(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     return Public(frozenset(set(range(offset)) | stretched))
 
 
+@public("IdentityN")
+def _handed_on(walk: Walk, op: tf.Operation, labels: Labels) -> list[Any]:
+    """How functions with a gradient of their own hand on what they got."""
+    del walk, op
+    return list(labels)
+
+
 @public("Split", "SplitV")
 def _public_split(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     """Uniform along the axes that are left whole, as before."""
@@ -101,17 +110,17 @@ def _public_slice(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     if strides is None or op.inputs[0].shape.rank is None:
         return Public()
     begin, end = walk.sizes.symbols(op.inputs[1]), walk.sizes.symbols(op.inputs[2])
-    taken = sizes.StridedSlice(op, begin, end, strides, op.inputs[0].shape)
+    taken = StridedSlice(op, begin, end, strides, op.inputs[0].shape)
     return Public(frozenset(taken.output[axis] for axis in labels[0].uniform if taken.whole[axis]))
 
 
 @public("Reshape", sizes=[1])
-@public("Transpose", "Squeeze", "Slice", "GatherV2", "ReverseV2", "Roll")
-@public("Unpack", "Sum", "Mean", "Max", "Min", "Prod", "ResourceGather", "OneHot")
+@public("Transpose", "Slice", "ReverseV2", "Roll")
+@public("Unpack", "Sum", "Mean", "Max", "Min", "Prod")
 def _rearranged(walk: Walk, op: tf.Operation, labels: Labels) -> Any:
     """Zeros, or independent draws, stay such however they are rearranged. So do their sums."""
     del walk
-    alike = op.type not in ("OneHot", "ResourceGather", "GatherV2") and labels[0].uniform is None
+    alike = labels[0].uniform is None
     return [EVERYWHERE if alike or result.shape.rank == 0 else Public() for result in op.outputs]
 
 
@@ -139,13 +148,69 @@ def _public_bias(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     return Public(frozenset(alike if labels[1].is_uniform(0) else alike - {channel}))
 
 
-@public("MatMul")
+@public("MatMul", "Einsum", *graph.BATCH_PRODUCTS)
 def _public_product(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
-    """Equal rows of the first operand, a state that starts as zeros, give equal rows."""
+    """Equal rows of the operands, a state that starts as zeros, give equal rows."""
     del walk
-    rows, columns = int(op.get_attr("transpose_a")), 1 - int(op.get_attr("transpose_b"))
-    uniform = {0} if labels[0].is_uniform(rows) else set()
-    return Public(frozenset(uniform | ({1} if labels[1].is_uniform(columns) else set())))
+    letters, output = letters_of(op)
+    axes = set()
+    for axis, letter in enumerate(output):
+        having = [
+            label.is_uniform(own.index(letter)) or tensor.shape[own.index(letter)] == 1
+            for tensor, own, label in zip(op.inputs, letters, labels)
+            if letter in own
+        ]
+        if all(having):
+            axes.add(axis)
+    return Public(frozenset(axes))
+
+
+@public(*IMAGE_OPS)
+def _public_images(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    """Equal pictures stay equal."""
+    del walk
+    return Public(frozenset({0} if labels[0].is_uniform(0) else ()))
+
+
+@public("TopKV2", "TopK", "Softmax", "LogSoftmax")
+def _within_rows(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    """What is done to each row by itself: rows stay alike, or independent."""
+    del walk
+    last = rank(op.inputs[0]) - 1
+    return Public(frozenset(axis for axis in range(last) if labels[0].is_uniform(axis)))
+
+
+@public("GatherV2", "ResourceGather", "OneHot")
+def _looked_up(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    """Uniform where the places are that are looked up, as those are that were drawn; and where the table is, behind."""
+    if op.type == "OneHot":
+        total, new = rank(op.outputs[0]), op.get_attr("axis") % rank(op.outputs[0])
+        places = [axis for axis in range(total) if axis != new]
+        return Public(frozenset(axis for own, axis in enumerate(places) if labels[0].is_uniform(own)))
+    if op.get_attr("batch_dims"):
+        return Public()
+    axes = [0] if op.type == "ResourceGather" else walk.sizes.axes(op.inputs[2], rank(op.inputs[0]))
+    if axes is None:
+        return Public()
+    axis, count = axes[0], rank(op.inputs[1])
+    found = {axis + own for own in range(count) if labels[1].is_uniform(own)}
+    if op.type == "GatherV2":  # a variable's handle has no axes
+        rest = (own for own in range(rank(op.inputs[0])) if own != axis and labels[0].is_uniform(own))
+        found |= {own if own < axis else own + count - 1 for own in rest}
+    return Public(frozenset(found))
+
+
+@public("Squeeze")
+def _squeezed(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
+    del walk
+    if labels[0].uniform is None:
+        return EVERYWHERE
+    total = rank(op.inputs[0])
+    dropped = {axis % total for axis in op.get_attr("squeeze_dims")}
+    if not dropped:
+        return Public()
+    kept = [axis for axis in range(total) if axis not in dropped]
+    return Public(frozenset(new for new, axis in enumerate(kept) if labels[0].is_uniform(axis)))
 
 
 @public("ExpandDims")

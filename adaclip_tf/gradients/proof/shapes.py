@@ -10,7 +10,7 @@ import tensorflow as tf
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import elementwise
 from adaclip_tf.gradients.proof.labels import Rows, Sizes, Unproven, rank
-from adaclip_tf.gradients.proof.symbols import Count, known_product
+from adaclip_tf.gradients.proof.symbols import Count, known_product, same
 from adaclip_tf.gradients.proof.table import Labels, describe, entry
 from adaclip_tf.gradients.proof.walk import Walk
 
@@ -117,7 +117,7 @@ def _same_front(label: Rows, before: list[Any], after: list[Any]) -> Rows:
     """A number of entries in front that is not known: nothing but the axes behind the examples may change."""
     front = after[: label.axis]
     elementwise.not_counted(after, label.axis)
-    if before[: label.axis] == front and None not in front and before[label.axis] == after[label.axis]:
+    if before[: label.axis] == front and None not in front and same(before[label.axis], after[label.axis]):
         return label
     raise Unproven("has a shape that is only known in the run")
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof.labels import Public, Rows
-from adaclip_tf.gradients.proof.symbols import BINARY, Count, add, all_fitting, product
+from adaclip_tf.gradients.proof.symbols import BINARY, Count, add, all_fitting, multiply, product
 
 
 class Evaluator:
@@ -48,9 +48,26 @@ class Evaluator:
         """What fill, broadcast and random ops were asked for, also behind ops that go entry by entry."""
         if tensor.op.type in graph.ENTRYWISE:
             return self._broadcast(tensor.op)
+        if tensor.op.type == "Tile":
+            before, multiples = self.extents(tensor.op.inputs[0]), self.symbols(tensor.op.inputs[1])
+            if before is None or multiples is None or len(before) != multiples.size:
+                return None
+            return [multiply(*pair) for pair in zip(before, multiples.ravel())]
+        if tensor.op.type in ("GatherV2", "ResourceGather"):
+            return self._looked_up(tensor.op)
         position = {"BroadcastTo": 1, "Fill": 0}.get(tensor.op.type, 0 if "Random" in tensor.op.type else None)
         symbols = None if position is None else self.symbols(tensor.op.inputs[position])
         return None if symbols is None or symbols.size != tensor.shape.rank else list(symbols.ravel())
+
+    def _looked_up(self, op: tf.Operation) -> list[Any] | None:
+        """The shape of what is gathered along the first axis."""
+        indices = None if op.get_attr("batch_dims") else self.extents(op.inputs[1])
+        if indices is None or op.outputs[0].shape.rank is None:
+            return None
+        if op.type == "GatherV2" and self.integers(op.inputs[2]) != [0]:
+            return None
+        rest = op.outputs[0].shape.as_list()[len(indices) :]
+        return None if None in rest else [*indices, *rest]
 
     def _broadcast(self, op: tf.Operation) -> list[Any] | None:
         shapes = [self.extents(operand) for operand in op.inputs]
@@ -109,6 +126,8 @@ class Evaluator:
             return self._concat_offset(op, tensor.value_index)
         if op.type in graph.UNCHANGED:
             return self.symbols(op.inputs[0])
+        if op.type == "SplitV":
+            return self._part(op, tensor.value_index)
         if op.type in BINARY:
             fixed = (
                 self._pinned(op) if op.type == "Minimum" and tensor.dtype.is_integer else None
@@ -149,6 +168,13 @@ class Evaluator:
         for shape in known[:index]:
             result[axis[()]] = add(result[axis[()]], shape[axis[()]])
         return result
+
+    def _part(self, op: tf.Operation, index: int) -> np.ndarray | None:
+        """One of the parts that a vector falls into."""
+        vector, lengths = self.symbols(op.inputs[0]), self.integers(op.inputs[1])
+        if vector is None or vector.ndim != 1 or lengths is None or min(lengths) < 0:
+            return None
+        return vector[sum(lengths[:index]) : sum(lengths[: index + 1])]
 
     def _rearranged(self, op: tf.Operation) -> np.ndarray | None:
         """Ops that pick, join or multiply up entries."""
@@ -199,41 +225,6 @@ def _array(symbols: Any) -> Any:
             entry = entry[position]
         result[index] = entry
     return result
-
-
-class StridedSlice:
-    """Which axis of the input becomes which one of the output, which are taken whole, and which entry says so."""
-
-    def __init__(self, op: tf.Operation, begin: Any, end: Any, strides: Any, shape: Any):
-        masks = {n: op.get_attr(f"{n}_mask") for n in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
-        total, count = shape.rank, len(strides)
-        bit = lambda name, i: bool(masks[name] >> i & 1)  # noqa: E731
-        named = sum(not bit("new_axis", i) and not bit("ellipsis", i) for i in range(count))
-        self.output: dict[int, Any] = {}  # None: the axis is dropped
-        self.whole: dict[int, bool] = {}
-        self.entry: dict[int, int] = {}  # not for those that an ellipsis, or nothing at all, stands for
-        axis = result = 0
-        for i in range(count):
-            if bit("ellipsis", i):
-                for _ in range(total - named):
-                    self.output[axis], self.whole[axis] = result, True
-                    axis, result = axis + 1, result + 1
-            elif bit("new_axis", i):
-                result += 1
-            elif bit("shrink_axis", i):
-                self.output[axis], self.whole[axis], self.entry[axis] = None, False, i
-                axis += 1
-            else:
-                starts = bit("begin", i) or (begin is not None and begin[i] == 0)
-                ends = bit("end", i)
-                if not ends and end is not None and shape[axis] is not None and isinstance(end[i], int):
-                    ends = end[i] >= shape[axis]
-                self.output[axis], self.whole[axis] = result, bool(starts and ends and strides[i] == 1)
-                self.entry[axis] = i
-                axis, result = axis + 1, result + 1
-        while axis < total:
-            self.output[axis], self.whole[axis] = result, True
-            axis, result = axis + 1, result + 1
 
 
 def _strided_slice(op: tf.Operation, parts: list[np.ndarray]) -> np.ndarray:

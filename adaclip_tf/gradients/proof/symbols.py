@@ -122,6 +122,13 @@ def product(symbols: Sequence[Any]) -> Any:
     return total
 
 
+def same(first: Any, second: Any) -> bool:
+    """Whether two symbols are known to be one number. Two that depend on N, who knows how, are not."""
+    if isinstance(first, Count) and first.multiple is None:
+        return False
+    return first is not None and first == second
+
+
 def depends_on_count(symbols: np.ndarray | None) -> bool:
     """Whether a symbol depends on N. What could not be evaluated does."""
     return symbols is None or any(isinstance(symbol, Count) for symbol in symbols.ravel())

@@ -156,6 +156,11 @@ class Proof:
             # Rows that all examples use, embeddings of places above all: which ones, the data does not say.
             for_all = isinstance(labels[1], Public) and not labels[1].counted
             proven = proven or (for_all and isinstance(labels[0], Summed) and labels[0].exact)
+            # Rows that were drawn, one for each example: the embedding of a time in diffusion.
+            if not proven and isinstance(labels[1], Public) and labels[1].is_uniform(0) and isinstance(labels[0], Rows):
+                proven = (labels[0].axis, labels[0].outer) == (0, 1) and labels[0].rows is not None
+                as_many = self.walk.checks.add(parts[1], 0, "rows that were drawn are as many as values", parts[0])
+                labels.append(Rows(0, checks=frozenset({as_many})))
         else:
             proven = isinstance(labels[0], Public) or (isinstance(labels[0], Summed) and labels[0].exact)
         if proven:

@@ -32,6 +32,7 @@ from adaclip_tf.gradients.proof.labels import (
     Summed,
     Unproven,
 )
+from adaclip_tf.gradients.proof.repeated import as_rows, maps_sums
 from adaclip_tf.gradients.proof.sizes import Evaluator
 from adaclip_tf.gradients.proof.symbols import Count, depends_on_count
 from adaclip_tf.gradients.proof.table import (
@@ -203,18 +204,30 @@ class Walk:
             raise Unproven("has a size that data decides")
         values = [label for i, label in enumerate(labels) if i not in sizes]
         if any(isinstance(label, Rows) for label in values):
-            return self._from_rows(op, labels, values)
+            return self.from_rows(op, labels, values)
         if any(isinstance(label, Summed) for label in values):
-            return self._from_sums(op, values)
+            return self._from_sums(op, labels, values)
         if any(isinstance(label, Listed) for label in values):
             if op.type == "Identity":
                 return labels[0]
             return LISTS[op.type](self, op, labels) if op.type in LISTS else self._entry(op, labels)
         if counted and any(isinstance(label, Sizes) for label in values):
             return self._from_sizes(op)
+        try:
+            per_output = self._from_publics(op, labels, bool(counted))
+        except Unproven:
+            followed = as_rows(self, op, labels, sizes)
+            if followed is None:
+                raise
+            return followed
+        if all(isinstance(label, Public) and (label.uniform is None or not label.counted) for label in per_output):
+            return per_output
+        return as_rows(self, op, labels, sizes) or per_output
+
+    def _from_publics(self, op: tf.Operation, labels: list[Any], counted: bool) -> list[Any]:
         result = self._public(op, labels)
         known = [label for label in labels if isinstance(label, Public)]
-        long = bool(counted) or any(label.counted for label in known)
+        long = counted or any(label.counted for label in known)
         if long:
             if op.outputs and op.type not in COUNTED:
                 raise Unproven("is not known to tell nobody how many examples there are")
@@ -236,7 +249,7 @@ class Walk:
             raise Unproven(f"may read anything; {sources.PASS}", mixing=True)
         return [EVERYWHERE if tensor.shape.rank == 0 else Public() for tensor in op.outputs]
 
-    def _from_rows(self, op: tf.Operation, labels: list[Any], values: list[Any]) -> Any:
+    def from_rows(self, op: tf.Operation, labels: list[Any], values: list[Any]) -> Any:
         for label in values:
             if isinstance(label, Summed):
                 raise Unproven(f"brings examples together: {label.reason}", mixing=True)
@@ -263,10 +276,10 @@ class Walk:
             raise Unproven("is not known to keep examples apart")
         return TABLE[op.type](self, op, labels)
 
-    def _from_sums(self, op: tf.Operation, values: list[Any]) -> Any:
+    def _from_sums(self, op: tf.Operation, labels: list[Any], values: list[Any]) -> Any:
         summed = [label for label in values if isinstance(label, Summed)]
         parts = values[:-1] if op.type == "ConcatV2" else values
-        exact = op.type in LINEAR or (op.type in JOINS and len(summed) == len(parts))
+        exact = op.type in LINEAR or (op.type in JOINS and len(summed) == len(parts)) or maps_sums(op, labels)
         exact = exact and all(label.exact for label in summed)
         return Summed(summed[0].reason, frozenset().union(*(label.checks for label in summed)), exact)
 

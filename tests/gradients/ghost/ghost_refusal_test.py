@@ -17,12 +17,12 @@ def matmul_loss(y):
     return tf.reduce_sum(tf.square(y - tf.cos(tf.range(y.shape[-1], dtype=tf.float32))), axis=-1)
 
 
-def regularised(x, w, v):
-    return matmul_loss(x @ w @ v) + tf.reduce_sum(w * w) * 0.1
+def penalised(x, w, v):
+    return matmul_loss(x @ w @ v) + tf.reduce_sum(tf.cumsum(w)) * 0.1
 
 
-def weight_norm(x, w, v):
-    return matmul_loss(x @ (w / tf.norm(w)) @ v)
+def added_up_weights(x, w, v):
+    return matmul_loss(x @ tf.cumsum(w) @ v)
 
 
 def minus_mean(x, w, v):
@@ -188,7 +188,7 @@ ROWS_MOVE += [
     batch_as_features,
     einsum_over_the_batch,
 ]
-SEVERAL_USES = [regularised, weight_norm]
+SEVERAL_USES = [penalised, added_up_weights]
 CONTROL_FLOW = [conditional, function_call]
 NOT_LINEAR = [clipped_gradient, shifted_gradient, squared_gradient, normalised_gradient]
 NOT_LINEAR += [selected_gradient(select, first) for select in (old_select, new_select) for first in (True, False)]

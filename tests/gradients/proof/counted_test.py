@@ -70,6 +70,19 @@ def _place_in_a_table(x, n):
     return tf.gather(tf.concat([tf.zeros([n]), tf.ones([64])], 0), tf.cast(x, tf.int32))
 
 
+def _drawn_places(n, most=3):
+    return tf.random.uniform([n], maxval=most, dtype=tf.int32)
+
+
+def _repeated(n):
+    """A row for each example, of [3, 4] numbers that all share."""
+    return tf.tile(tf.convert_to_tensor(W)[tf.newaxis], [n, 1, 1])
+
+
+def _pictures(n):
+    return tf.nn.relu(tf.nn.conv2d(tf.zeros([n, 3, 3, 1]) + W[0, 0], tf.ones([3, 3, 1, 3]), 1, "VALID"))[:, 0, 0]
+
+
 PROVEN = {
     "the rest of a reshape by examples": lambda x, n: x * tf.reduce_sum(tf.reshape(x, [n, -1]), 1, keepdims=True),
     "the rest of a reshape by parts": lambda x, n: x + tf.reshape(tf.reshape(x, [-1]), [-1, 3]),
@@ -89,6 +102,28 @@ PROVEN = {
     "parts on top": lambda x, n: x + tf.stack([tf.zeros([n]), tf.fill([n], W[0, 0]), tf.ones([n])], axis=1),
     "zeros in reverse": lambda x, n: x + tf.reverse(tf.zeros([n, 3]), [0]),
     "zeros of other places": lambda x, n: x + tf.zeros([n + 1, 3])[1:][0],
+    "a table looked up by draws": lambda x, n: x * tf.gather(TABLE, _drawn_places(n))[:, tf.newaxis],
+    "a variable looked up by draws": lambda x, n: x * tf.gather(W, _drawn_places(n))[:, :3],
+    "codes of draws": lambda x, n: x * tf.one_hot(_drawn_places(n), 3),
+    "codes of draws, the other way": lambda x, n: x * tf.transpose(tf.one_hot(_drawn_places(n), 3, axis=0)),
+    "draws that are sorted": lambda x, n: x * tf.sort(_noise(n, 3), axis=1),
+    "softmax of draws": lambda x, n: x * tf.nn.softmax(_noise(n, 3)),
+    "draws by a function of its own gradient": lambda x, n: x * tf.grad_pass_through(tf.sign)(_noise(n, 3)),
+    "rows in an order that is drawn": lambda x, n: (
+        x + tf.tensordot(tf.gather(x, tf.argsort(_noise(n, 3), axis=1)[:, :2], batch_dims=1), W[:2, :3], 1)
+    ),
+    "pictures that start as zeros": lambda x, n: x + _pictures(n),
+    "squeezed draws": lambda x, n: x * tf.squeeze(_noise(n, 1, 3) @ W[:, :3], axis=1),
+    "repeated for each": lambda x, n: x + tf.reduce_sum(_repeated(n), 2),
+    "repeated for each, by several rows": lambda x, n: (
+        x + tf.reduce_sum(tf.reshape(tf.reshape(_repeated(n), [-1, 4]) @ tf.transpose(W), [n, 3, 3]), 2)
+    ),
+    "repeated for each by another op": lambda x, n: (
+        x + tf.reduce_sum(tf.reshape(tf.repeat(W[tf.newaxis], n, axis=0), [n, 12]), 1, keepdims=True)
+    ),
+    "products of what is repeated": lambda x, n: (
+        x * tf.reduce_sum(tf.einsum("nij,nkj->nik", _repeated(n), _repeated(n)), 2)
+    ),
     "a fixed seed, for all alike": lambda x, n: x + tf.random.stateless_normal([3], [1, 2]),
 }
 NOT_PROVEN = {
@@ -115,6 +150,18 @@ NOT_PROVEN = {
     "unstacked draws": lambda x, n: x * tf.split(_noise(n, 3), 2, axis=0)[0],
     "a fixed seed": lambda x, n: x + tf.random.stateless_normal([n, 3], [1, 2]),
     "a seed by the step": lambda x, n: x + tf.random.stateless_normal([n, 3], tf.cast(W[0, :2], tf.int32)),
+    "draws of drawn places": lambda x, n: x * tf.gather(_noise(n, 3), _drawn_places(n, 1)),
+    "a fixed seed, in other rows": lambda x, n: (
+        x * tf.reshape(tf.reshape(tf.random.stateless_normal([n, 3], [1, 2]), [-1, 1]), [n, 3])
+    ),
+    "repeated for each pair": lambda x, n: (
+        x * tf.reshape(tf.tile(tf.convert_to_tensor(W)[tf.newaxis, :1, :3], [n // 2, 1, 2]), [n, 3])
+    ),
+    "what is repeated, in another order": lambda x, n: (
+        x * tf.reshape(tf.transpose(tf.reduce_sum(_repeated(n), 2)), [n, 3])
+    ),
+    "what is repeated, cut otherwise": lambda x, n: x * tf.reshape(_repeated(n), [3, -1])[:, :1][:, 0],
+    "the best of all draws": lambda x, n: x * tf.math.top_k(tf.transpose(_noise(n, 3)), 1).values[:, 0],
     "an entry of a table": lambda x, n: x * tf.constant(TABLE)[n],
     "a slice of a table": lambda x, n: x * tf.slice(tf.constant(TABLE), [n], [1]),
     "the length of a list": lambda x, n: (
@@ -134,6 +181,9 @@ REFUSED = {
     "an element that was never put in": lambda x, n: x * _never_put_in(tf.reshape(n, [1])),
     "ones that are summed": lambda x, n: x * tf.reduce_sum(tf.ones([n])),
     "ones that are multiplied": lambda x, n: x * (tf.ones([1, n]) @ tf.ones([n, 1])),
+    "ones in einsum": lambda x, n: x * tf.einsum("ij,ik->jk", tf.ones([n, 1]), tf.ones([n, 3])),
+    "ones in a batched product": lambda x, n: x * tf.matmul(tf.ones([1, 1, n]), tf.ones([1, n, 3]))[0],
+    "what is repeated, summed": lambda x, n: x * tf.reduce_sum(_repeated(n), [0, 2]),
     "ones in a function": lambda x, n: x * tf.function(tf.reduce_sum)(tf.ones([n])),
     "ones of a loop": lambda x, n: (
         x * tf.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s + tf.reduce_sum(tf.ones([n]))), (0, 0.0))[1]
