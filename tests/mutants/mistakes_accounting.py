@@ -6,6 +6,30 @@ from tests.mutants.mutation import Mutation
 
 MISTAKES = (
     Mutation(
+        "inputs and labels are two draws",
+        "optimizers/shared_batches.py",
+        '            found.add("")\n',
+        "            found.add(op.name)\n",
+        ("tests/optimizers/shared_batches_test.py::test_inputs_and_labels_are_one_batch",),
+    ),
+    Mutation(
+        "functions that get one batch have draws of their own",
+        "optimizers/shared_batches.py",
+        "        proof.follow(inner, data, lambda op, handed: _note_outside(step, op, handed))\n",
+        "        pass\n",
+        (
+            "tests/optimizers/shared_batches_test.py::test_steps_in_functions_that_get_one_batch_are_counted_together",
+            "tests/optimizers/shared_batches_test.py::test_a_function_with_a_step_gets_a_batch_once",
+        ),
+    ),
+    Mutation(
+        "a batch is followed one function far",
+        "gradients/proof/callers.py",
+        "            follow(outer, [source for tensor in tensors for source in _sources(tensor)], told)\n",
+        "",
+        ("tests/optimizers/shared_batches_test.py::test_steps_in_functions_that_get_one_batch_are_counted_together",),
+    ),
+    Mutation(
         "batches that a pipeline cuts are Poisson-sampled where no shape says their size",
         "privacy/claims.py",
         "    if (given.arrays or size is not None) and poisson",

@@ -70,3 +70,76 @@ def test_a_budget_of_one_of_them_says_so():
     batches = _batches()
     with pytest.raises(ValueError, match="Another private optimizer trains on the same batches"):
         _model(_optimizer(2.0)).fit(batches, callbacks=[PrivacyBudget.of(batches, delta=DELTA)], verbose=0)
+
+
+# ---------------------------------------------------------------------------------------------------
+# What one batch is, without Keras: inputs and labels are of the same examples, and functions are called with them.
+
+ROWS, LABELS = np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)
+
+
+def _two():
+    """Two optimizers of noise 1, each with a weight of its own."""
+    made = [(_optimizer(), tf.Variable(1.0)) for _ in range(2)]
+    for optimizer, weight in made:
+        optimizer.build([weight])
+    return made
+
+
+def _step(optimizer, weight, rows):
+    optimizer.minimize(lambda: tf.reduce_sum(rows, axis=1) * weight, [weight])
+
+
+def _run(step, times=1):
+    signature = [tf.TensorSpec([None, 3]), tf.TensorSpec([None, 2])]
+    traced = tf.function(step, input_signature=signature, autograph=False)
+    for _ in range(times):
+        traced(ROWS, LABELS)
+
+
+def test_inputs_and_labels_are_one_batch():
+    """By one tensor each, the two would be counted as two draws: 4.22 in the place of 7.03, of ten steps at q = .1."""
+    one = _two()[0]
+    with pytest.raises(ValueError, match="two steps on the same batch"):
+        _run(lambda x, y: [_step(*one, x), _step(*one, y)] and None)
+    first, second = _two()
+    _run(lambda x, y: [_step(*first, x), _step(*second, y)] and None)
+    for optimizer, _ in (first, second):
+        assert optimizer.past_steps().noise_multiplier == pytest.approx(math.sqrt(0.5))
+
+
+def _nested(optimizer, weight):
+    return tf.function(lambda x: [_step(optimizer, weight, x)] and tf.constant(0.0), autograph=False)
+
+
+@pytest.mark.parametrize("further_out", [False, True], ids=["at once", "further out"])
+def test_steps_in_functions_that_get_one_batch_are_counted_together(further_out):
+    first, second = _two()
+    one, other = _nested(*first), _nested(*second)
+    if further_out:
+        other = tf.function(lambda x, inner=other: inner(tf.identity(x)), autograph=False)
+    _run(lambda x, y: [one(x), other(x[:, :2])] and None, times=2)
+    for optimizer, _ in (first, second):
+        assert optimizer.past_steps().steps == 2
+        assert optimizer.past_steps().noise_multiplier == pytest.approx(math.sqrt(0.5))
+
+
+def test_a_function_with_a_step_gets_a_batch_once():
+    step = _nested(*_two()[0])
+    with pytest.raises(ValueError, match="two steps on the same batch"):
+        _run(lambda x, y: [step(x), step(x + 1.0)] and None)
+
+
+def test_of_two_branches_one_is_run():
+    one, flag = _two()[0], tf.Variable(True)
+    both = [lambda x: [_step(*one, x)] and 0, lambda x: [_step(*one, 2.0 * x)] and 0]
+    _run(lambda x, y: tf.cond(flag, lambda: both[0](x), lambda: both[1](x)))
+    assert one[0].past_steps().steps == 1
+
+
+def test_two_draws_are_two_batches():
+    one = _two()[0]
+    datasets = [tf.data.Dataset.from_tensor_slices(ROWS).batch(2) for _ in range(2)]
+    tf.function(lambda *draws: [_step(*one, next(draw)) for draw in draws] and None)(*map(iter, datasets))
+    assert one[0].past_steps().steps == 2
+    assert one[0].past_steps().noise_multiplier == 1.0
