@@ -10,8 +10,8 @@ one of
 whose two losses see it, the steps of both are noted as having had that z: epsilon of either is that of both. One
 optimizer that takes several steps on one batch is refused: each would count as a draw.
 
-What one element of a dataset hands out, and all that a function is called with, is one batch here: inputs and labels are
-of the same examples, and nothing in a graph tells them from two draws that are handed out together.
+What one element of a dataset hands out, and all that a function is called with, is one batch here: inputs and labels
+are of the same examples, and nothing in a graph tells them from two draws that are handed out together.
 
 It is seen within one graph, and where a graph calls the functions in which steps are. A batch that a program hands to
 several calls of its own is not seen, nor a function that was traced before.
@@ -57,9 +57,10 @@ def _others(step: Any, data: Sequence[tf.Tensor], op: tf.Operation | None) -> li
                 continue
             if user() is step:
                 raise ValueError(
-                    f"One optimizer takes two steps on the same batch, {data[0].name!r}. Accounting takes each step for "
-                    "a draw of its own, so epsilon would be too small. Add up the losses and take one step, or draw a "
-                    "batch for each. (What one element of a dataset holds, or one function is called with, is one batch.)"
+                    f"One optimizer takes two steps on the same batch, {data[0].name!r}. Accounting takes each step "
+                    "for a draw of its own, so epsilon would be too small. Add up the losses and take one step, or "
+                    "draw a batch for each. (What one element of a dataset holds, or one function is called with, is "
+                    "one batch.)"
                 )
             if user() is not None and not any(user() is other for other in found):
                 found.append(user())

@@ -88,6 +88,7 @@ def _two():
 
 def _step(optimizer, weight, rows):
     optimizer.minimize(lambda: tf.reduce_sum(rows, axis=1) * weight, [weight])
+    return tf.constant(0)
 
 
 def _run(step, times=1):
@@ -101,15 +102,15 @@ def test_inputs_and_labels_are_one_batch():
     """By one tensor each, the two would be counted as two draws: 4.22 in the place of 7.03, of ten steps at q = .1."""
     one = _two()[0]
     with pytest.raises(ValueError, match="two steps on the same batch"):
-        _run(lambda x, y: [_step(*one, x), _step(*one, y)] and None)
+        _run(lambda x, y: [_step(*one, x), _step(*one, y)])
     first, second = _two()
-    _run(lambda x, y: [_step(*first, x), _step(*second, y)] and None)
+    _run(lambda x, y: [_step(*first, x), _step(*second, y)])
     for optimizer, _ in (first, second):
         assert optimizer.past_steps().noise_multiplier == pytest.approx(math.sqrt(0.5))
 
 
 def _nested(optimizer, weight):
-    return tf.function(lambda x: [_step(optimizer, weight, x)] and tf.constant(0.0), autograph=False)
+    return tf.function(lambda x: _step(optimizer, weight, x), autograph=False)
 
 
 @pytest.mark.parametrize("further_out", [False, True], ids=["at once", "further out"])
@@ -118,7 +119,7 @@ def test_steps_in_functions_that_get_one_batch_are_counted_together(further_out)
     one, other = _nested(*first), _nested(*second)
     if further_out:
         other = tf.function(lambda x, inner=other: inner(tf.identity(x)), autograph=False)
-    _run(lambda x, y: [one(x), other(x[:, :2])] and None, times=2)
+    _run(lambda x, y: [one(x), other(x[:, :2])], times=2)
     for optimizer, _ in (first, second):
         assert optimizer.past_steps().steps == 2
         assert optimizer.past_steps().noise_multiplier == pytest.approx(math.sqrt(0.5))
@@ -127,12 +128,12 @@ def test_steps_in_functions_that_get_one_batch_are_counted_together(further_out)
 def test_a_function_with_a_step_gets_a_batch_once():
     step = _nested(*_two()[0])
     with pytest.raises(ValueError, match="two steps on the same batch"):
-        _run(lambda x, y: [step(x), step(x + 1.0)] and None)
+        _run(lambda x, y: [step(x), step(x + 1.0)])
 
 
 def test_of_two_branches_one_is_run():
     one, flag = _two()[0], tf.Variable(True)
-    both = [lambda x: [_step(*one, x)] and 0, lambda x: [_step(*one, 2.0 * x)] and 0]
+    both = [lambda x: _step(*one, x), lambda x: _step(*one, 2.0 * x)]
     _run(lambda x, y: tf.cond(flag, lambda: both[0](x), lambda: both[1](x)))
     assert one[0].past_steps().steps == 1
 
@@ -140,6 +141,6 @@ def test_of_two_branches_one_is_run():
 def test_two_draws_are_two_batches():
     one = _two()[0]
     datasets = [tf.data.Dataset.from_tensor_slices(ROWS).batch(2) for _ in range(2)]
-    tf.function(lambda *draws: [_step(*one, next(draw)) for draw in draws] and None)(*map(iter, datasets))
+    tf.function(lambda *draws: [_step(*one, next(draw)) for draw in draws])(*map(iter, datasets))
     assert one[0].past_steps().steps == 2
     assert one[0].past_steps().noise_multiplier == 1.0
