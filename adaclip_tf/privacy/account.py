@@ -40,6 +40,7 @@ class Account:
         self._session: session.Session | None = None
         self._taken = Taken()  # where there is no ledger
         self._planned = claimed
+        self._beside: dict[str, int] = {}  # steps of other optimizers of the same weights, by phase
 
     def _before(self, optimizer: PrivateOptimizer) -> Before:
         """What to add to the optimizer's count of steps, and what else was spent."""
@@ -93,6 +94,7 @@ class Account:
             if self._session.phase != now.phase:
                 optimizer.start_phase(fresh)
         self._planned = mechanism
+        self._beside = {seen.phase: seen.steps for seen in optimizer.other_past_steps()}
 
     def forgotten(self, optimizer: PrivateOptimizer) -> int:
         """Noised steps of the same weights that nobody has said anything of: of other optimizers, in this program."""
@@ -134,6 +136,24 @@ class Account:
                 self._session.worsen(worse)
             self.end(steps)
             raise ValueError(wrong)
+        self._check_beside(optimizer, steps)
+
+    def _check_beside(self, optimizer: PrivateOptimizer, steps: int) -> None:
+        """Refuses a run in which another optimizer takes steps on the same weights, and counts those that it took."""
+        for seen in optimizer.other_past_steps():
+            more = seen.steps - self._beside.get(seen.phase, 0)
+            if more > 0 and not claims.share_batches(optimizer, seen):
+                event = claims.of_others(self.meter.claimed, seen).event(steps=more)
+                if self.ledger is None:
+                    self._taken.add(event)
+                else:
+                    self.ledger.add("steps of another optimizer", event)
+                self.end(steps)
+                raise ValueError(
+                    f"{more} noised step(s) were taken by another private optimizer than the model's, {optimizer.name}, "
+                    "which PrivacyBudget counts: they were added. Keras goes on with the optimizer that the model was "
+                    "compiled with, whatever `model.optimizer` is set to: call `model.compile` with the new one."
+                )
 
     def settle(self, steps: int) -> None:
         """The end of an epoch: nothing is under way."""

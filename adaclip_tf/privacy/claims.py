@@ -211,6 +211,22 @@ def worse(optimizer: PrivateOptimizer, planned: Mechanism) -> Mechanism:
     )
 
 
+def of_others(claimed: Mechanism, seen: past_steps.PastSteps) -> Mechanism:
+    """A step that another optimizer took on the same data, by its own state."""
+    return dataclasses.replace(
+        claimed,
+        noise_multiplier=seen.noise_multiplier,
+        batch_size=min(max(claimed.batch_size, seen.batch_size), claimed.num_examples),
+        microbatch_sensitivity=seen.microbatch_sensitivity,
+    )
+
+
+def share_batches(optimizer: PrivateOptimizer, other: past_steps.PastSteps) -> bool:
+    """Whether both take their steps on the same batches, so that each has noted what both cost."""
+    noted = optimizer.past_steps().noise_multiplier
+    return noted < optimizer.noise_multiplier and math.isclose(noted, other.noise_multiplier, rel_tol=1e-9)
+
+
 def _one_each(optimizer: PrivateOptimizer, claimed: Mechanism) -> bool:
     if optimizer.num_microbatches is None:
         return True

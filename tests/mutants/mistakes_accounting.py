@@ -6,6 +6,27 @@ from tests.mutants.mutation import Mutation
 
 MISTAKES = (
     Mutation(
+        "the steps of the optimizer before are not missed when another takes its place",
+        "privacy/budget.py",
+        "        if running is None or self.model.optimizer is running:\n",
+        "        if running is not None:\n",
+        ("tests/privacy/forgotten_test.py::test_an_optimizer_is_not_replaced_while_fit_runs",),
+    ),
+    Mutation(
+        "nobody looks whether another optimizer trains",
+        "privacy/account.py",
+        "        self._check_beside(optimizer, steps)\n",
+        "",
+        ("tests/privacy/forgotten_test.py::test_the_optimizer_that_a_model_was_traced_with_is_seen_at_its_first_step",),
+    ),
+    Mutation(
+        "what another optimizer was seen to take is refused, and not counted",
+        "privacy/account.py",
+        "                    self._taken.add(event)\n",
+        "                    pass\n",
+        ("tests/privacy/forgotten_test.py::test_the_optimizer_that_a_model_was_traced_with_is_seen_at_its_first_step",),
+    ),
+    Mutation(
         "inputs and labels are two draws",
         "optimizers/shared_batches.py",
         '            found.add("")\n',
