@@ -7,7 +7,7 @@ from typing import Any
 import dp_accounting
 
 from adaclip_tf.privacy import claims, past_steps, session
-from adaclip_tf.privacy.events import named, prior_event, with_prior
+from adaclip_tf.privacy.events import current, named, prior_event, with_prior
 from adaclip_tf.privacy.ledger import BLOCK, Ledger, Release
 from adaclip_tf.privacy.mechanism import Mechanism
 from adaclip_tf.privacy.meter import Before, PrivacyMeter
@@ -52,7 +52,7 @@ class Account:
             spent = _composed([*self._taken.events(now.phase, now.steps), *mine])
             for prior in (*self._taken.priors, optimizer.prior):
                 spent = with_prior(spent, prior)
-            return Before(0, spent)
+            return Before(0, current(spent))
         # Nothing is under way: all that the ledger holds, and what the optimizer has taken beyond that.
         phases, releases = self.ledger.read()
         phase = next((entry for entry in phases if entry.id == now.phase), None)
@@ -150,9 +150,10 @@ class Account:
                     self.ledger.add("steps of another optimizer", event)
                 self.end(steps)
                 raise ValueError(
-                    f"{more} noised step(s) were taken by another private optimizer than the model's, {optimizer.name}, "
-                    "which PrivacyBudget counts: they were added. Keras goes on with the optimizer that the model was "
-                    "compiled with, whatever `model.optimizer` is set to: call `model.compile` with the new one."
+                    f"{more} noised step(s) were taken by another private optimizer than the model's, "
+                    f"{optimizer.name}, which PrivacyBudget counts: they were added. Keras goes on with the optimizer "
+                    "that the model was compiled with, whatever `model.optimizer` is set to: call `model.compile` with "
+                    "the new one."
                 )
 
     def settle(self, steps: int) -> None:

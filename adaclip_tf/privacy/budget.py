@@ -101,6 +101,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         self._drawn: Drawn | None = None
         self._horizon = Horizon()
         self._started = self._checked = self._told = False
+        self._given = claims.Given()
         self._running: private_optimizer.PrivateOptimizer | None = None
         self._why_stopped: str | None = None
         self._at_end_of_epoch: float | None = None
@@ -196,13 +197,13 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         self._account.broken_off(optimizer, self._horizon.steps_per_call)
         self._started, self._checked, self._why_stopped = False, False, None
         self._running = optimizer
-        given = fit_data.given_to_fit(self.model)
+        given = self._given = fit_data.given_to_fit(self.model)
         self.meter.check(optimizer, given, self._drawn)
         run_checks.check_files(self.model, self.statement_path, self._account.ledger)
         if self.model.built:
             regularizers.check(self.model)
             optimizer.build(self.model.trainable_variables)  # a lazily restored count must be there now
-            claims.check_past(optimizer, self.meter.claimed)
+            claims.check_past(optimizer, self.meter.claimed, given)
         parts, batches = optimizer.accumulation_steps, self.params.get("steps")
         per_call = run_checks.steps_per_call(self.model, parts, batches)
         self._horizon = Horizon(parts, per_call, batches, allowed=self._horizon.allowed)
@@ -288,7 +289,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         """What depends on the optimizer's state, once everybody has restored what there is to restore."""
         self._started = True
         if self.model.built:
-            claims.check_past(self._optimizer, self.meter.claimed)
+            claims.check_past(self._optimizer, self.meter.claimed, self._given)
         self._account.begin(self._optimizer)
         run_checks.warn_of_other_phases(self._account.forgotten(self._optimizer))
         self._plan()

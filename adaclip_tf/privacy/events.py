@@ -78,6 +78,44 @@ def named(event: dp_accounting.DpEvent, name: str) -> NamedEvent:
     return NamedEvent([event], name)  # type: ignore[call-arg, arg-type]  # dp_accounting has no types
 
 
+# By the name that an object had: all that it has asked up to now, since it asked again and got another name. Of this
+# process: files and other processes keep what they know.
+_since: dict[str, list[NamedEvent]] = {}
+
+
+def follow(name: str | None, event: NamedEvent) -> None:
+    """Notes that the object which was known as `name` has asked again: `event` is all that it has asked up to now."""
+    if name is not None:
+        _since.setdefault(name, []).append(event)
+
+
+def current(event: dp_accounting.DpEvent | None) -> dp_accounting.DpEvent | None:
+    """`event`, with what the objects in it have asked since it was made. Each of them counts once."""
+    if event is None or not any(isinstance(part, NamedEvent) and part.name in _since for part in _parts(event)):
+        return event
+    found: list[dp_accounting.DpEvent] = []
+    for part in _newest(event):
+        if not (isinstance(part, NamedEvent) and part in found):
+            found.append(part)
+    return composed(found)
+
+
+def _parts(event: dp_accounting.DpEvent) -> list[dp_accounting.DpEvent]:
+    """What it composes; of one object all together."""
+    if isinstance(event, NamedEvent) or not isinstance(event, dp_accounting.ComposedDpEvent):
+        return [event]
+    return [inner for part in event.events for inner in _parts(part)]
+
+
+def _newest(event: dp_accounting.DpEvent) -> list[dp_accounting.DpEvent]:
+    """The same, with what objects have asked since in the place of what they had asked before."""
+    found: list[dp_accounting.DpEvent] = []
+    for part in _parts(event):
+        since = _since.get(part.name, []) if isinstance(part, NamedEvent) else []
+        found += [newest for each in since for newest in _newest(each)] or [part]
+    return found
+
+
 def composed(parts: Sequence[dp_accounting.DpEvent]) -> dp_accounting.DpEvent:
     """All of them; where it is one, itself."""
     return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(list(parts))

@@ -9,6 +9,7 @@ import adaclip_tf
 from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD, Ledger, PrivacyBudget, PrivatePCA, core, poisson_batches
 from adaclip_tf.privacy import events, past_steps, session
 from adaclip_tf.privacy.mechanism import Mechanism
+from adaclip_tf.privacy.meter import PrivacyMeter
 from adaclip_tf.privacy.taken import Taken
 from tests import models
 from tests.optimizers import pool
@@ -125,6 +126,25 @@ def test_the_call_that_an_interrupt_hit_is_not_forgotten_with_its_optimizer():
     assert budget.epsilon == epsilon(2)
     train(model, budget)
     assert budget.epsilon == epsilon(2 + PER_EPOCH)
+
+
+def test_what_a_pca_is_asked_again_is_not_forgotten():
+    pca, x = PrivatePCA(num_components=2, noise_multiplier=ASKED), models.data(N)[0]
+    model, budget = _POOL.take(), made_budget(other_event=pca.fit(x).event)
+    meter = PrivacyMeter(STEP, delta=DELTA, other_event=pca.event)
+    train(model, budget)
+    assert budget.epsilon == epsilon(PER_EPOCH, events.gaussian_event(ASKED))
+    pca.fit(x)
+    twice = epsilon(PER_EPOCH, events.gaussian_event(ASKED, 2))
+    assert budget.epsilon == twice
+    assert budget.report()["guarantee"]["rdp"] == twice
+    assert meter.epsilon_at(optimizer(), PER_EPOCH) == twice
+
+
+def test_scales_that_were_asked_again_count_as_they_are_now():
+    meter, asking = PrivacyMeter(STEP, delta=DELTA), scaled("asked once")
+    events.follow("asked once", events.named(events.gaussian_event(ASKED, 2), "asked twice"))
+    assert meter.epsilon_at(asking, PER_EPOCH) == epsilon(PER_EPOCH, events.gaussian_event(ASKED, 2))
 
 
 class _Replaced(tf.keras.callbacks.Callback):
