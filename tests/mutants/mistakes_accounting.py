@@ -6,6 +6,20 @@ from tests.mutants.mutation import Mutation
 
 MISTAKES = (
     Mutation(
+        "scales that were asked for the same model are forgotten",
+        "training/make_private.py",
+        "    if optimizer.prior is not None and not",
+        "    if optimizer.prior is None and not",
+        ("tests/training/make_private_test.py::test_a_model_whose_scales_were_asked_is_not_prepared_again",),
+    ),
+    Mutation(
+        "what can't be written is told after the data was asked",
+        "training/make_private.py",
+        "            files.check_writable(",
+        "            str(",
+        ("tests/training/make_private_test.py::test_what_is_wrong_is_told_before_the_data_is_asked",),
+    ),
+    Mutation(
         "a budget goes on with what an object had asked when it was given it",
         "privacy/account.py",
         "            return Before(0, current(spent))",

@@ -201,7 +201,8 @@ def test_a_copy_that_is_fitted_too_is_another_one(fitted):
     assert copied.name == done.name  # of the one fit that both have
     copied.fit(fitted[0], loss(), data(20))
     assert copied.name != done.name and copied.event.events[0].events[0].count == 6
-    assert events.current(done.event) == copied.event  # for budgets that were given the old one
+    now = events.current(done.event)  # for budgets that were given the old one
+    assert copied.event in (now, *now.events)
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a file of ours", None])
