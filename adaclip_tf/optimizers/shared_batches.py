@@ -13,6 +13,9 @@ optimizer that takes several steps on one batch is refused: each would count as 
 What one element of a dataset hands out, and all that a function is called with, is one batch here: inputs and labels
 are of the same examples, and nothing in a graph tells them from two draws that are handed out together.
 
+They need not step equally often, as where one does at every second batch: each knows those that it met (`meet`), and
+whoever counts epsilon counts what these have taken beyond its own steps.
+
 It is seen within one graph, and where a graph calls the functions in which steps are. A batch that a program hands to
 several calls of its own is not seen, nor a function that was traced before.
 """
@@ -53,6 +56,7 @@ def _others(step: Any, data: Sequence[tf.Tensor], op: tf.Operation | None) -> li
     for batch in {batch for tensor in data for batch in _batches(tensor)}:
         users = _users.setdefault(data[0].graph, {}).setdefault((replicas.number(), batch), [])
         for user, by in users:
+            step.meet(user())
             if op is not None and by == op.name:  # branches, of which one is run
                 continue
             if user() is step:

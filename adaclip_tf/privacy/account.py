@@ -40,6 +40,7 @@ class Account:
         self._session: session.Session | None = None
         self._taken = Taken()  # where there is no ledger
         self._planned = claimed
+        self._begun = 0  # steps of the optimizer when the run began
         self._beside: dict[str, int] = {}  # steps of other optimizers of the same weights, by phase
 
     def _before(self, optimizer: PrivateOptimizer) -> Before:
@@ -94,6 +95,7 @@ class Account:
             if self._session.phase != now.phase:
                 optimizer.start_phase(fresh)
         self._planned = mechanism
+        self._begun = now.steps
         self._beside = {seen.phase: seen.steps for seen in optimizer.other_past_steps()}
 
     def forgotten(self, optimizer: PrivateOptimizer) -> int:
@@ -142,7 +144,9 @@ class Account:
         """Refuses a run in which another optimizer takes steps on the same weights, and counts those that it took."""
         for seen in optimizer.other_past_steps():
             more = seen.steps - self._beside.get(seen.phase, 0)
-            if more > 0 and not claims.share_batches(optimizer, seen):
+            if claims.share_batches(optimizer, seen):
+                more -= steps - self._begun  # these are counted as what both cost
+            if more > 0:
                 event = claims.of_others(self.meter.claimed, seen).event(steps=more)
                 if self.ledger is None:
                     self._taken.add(event)
@@ -151,9 +155,9 @@ class Account:
                 self.end(steps)
                 raise ValueError(
                     f"{more} noised step(s) were taken by another private optimizer than the model's, "
-                    f"{optimizer.name}, which PrivacyBudget counts: they were added. Keras goes on with the optimizer "
-                    "that the model was compiled with, whatever `model.optimizer` is set to: call `model.compile` with "
-                    "the new one."
+                    f"{optimizer.name}, which PrivacyBudget counts: they were added. If you have set `model.optimizer`, "
+                    "call `model.compile` with it: Keras goes on with the one before. If a `train_step` of your own has "
+                    "several optimizers, train without PrivacyBudget and compose the `optimizer_event` of each."
                 )
 
     def settle(self, steps: int) -> None:

@@ -56,7 +56,7 @@ import attr
 import dp_accounting
 
 from adaclip_tf._internal.prior import Prior
-from adaclip_tf.privacy import private_optimizer
+from adaclip_tf.privacy import claims, private_optimizer
 from adaclip_tf.privacy.mechanism import Mechanism
 
 
@@ -171,7 +171,9 @@ def optimizer_event(
             "the expected size of a logical batch."
         )
     step = Mechanism(past.noise_multiplier, num_examples, batch_size, sampling, past.microbatch_sensitivity)
-    return step.event(steps=past.steps)
+    # Where two share batches, each has noted the noise of both, and one may have stepped more often.
+    sharing = [seen.steps for seen in optimizer.other_past_steps() if claims.share_batches(optimizer, seen)]
+    return step.event(steps=max([past.steps, *sharing]))
 
 
 def check_other_event(event: Any) -> None:

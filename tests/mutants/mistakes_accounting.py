@@ -6,6 +6,27 @@ from tests.mutants.mutation import Mutation
 
 MISTAKES = (
     Mutation(
+        "a handle may have the id of one that is gone",
+        "gradients/proof/memory.py",
+        "        self.ids = {id(handle): handle for handle in _handles(variable)}",
+        "        self.ids = dict.fromkeys(map(id, _handles(variable)))",
+        ("tests/gradients/proof/memory_test.py::test_what_was_a_metrics_is_nobody_elses",),
+    ),
+    Mutation(
+        "an optimizer that trains on the same batches, and steps more often, is not counted",
+        "optimizers/shared_batches.py",
+        "            step.meet(user())\n",
+        "",
+        ("tests/optimizers/shared_batches_test.py::test_an_optimizer_that_steps_more_often_is_counted",),
+    ),
+    Mutation(
+        "of two optimizers on the same batches the event of one has its own steps alone",
+        "privacy/events.py",
+        "    return step.event(steps=max([past.steps, *sharing]))",
+        "    return step.event(steps=past.steps)",
+        ("tests/optimizers/shared_batches_test.py::test_an_optimizer_that_steps_more_often_is_counted",),
+    ),
+    Mutation(
         "scales that were asked for the same model are forgotten",
         "training/make_private.py",
         "    if optimizer.prior is not None and not",

@@ -144,3 +144,51 @@ def test_two_draws_are_two_batches():
     tf.function(lambda *draws: [_step(*one, next(draw)) for draw in draws])(*map(iter, datasets))
     assert one[0].past_steps().steps == 2
     assert one[0].past_steps().noise_multiplier == 1.0
+
+
+class Alternating(tf.keras.Sequential):
+    """One optimizer steps on every batch, the model's own on every second one; or the two take turns."""
+
+    def train_step(self, data):
+        first, second = (layer.trainable_variables for layer in self.layers)
+        self.count.assign_add(1)
+
+        def own():
+            self.optimizer.minimize(lambda: _loss(self, data), first)
+            return 0
+
+        def other():
+            self.other.minimize(lambda: _loss(self, data), second)
+            return 0
+
+        tf.cond(self.count % 2 == 0, own, other if self.in_turns else lambda: 0)
+        if not self.in_turns:
+            other()
+        return {"loss": tf.constant(0.0)}
+
+
+@pytest.mark.parametrize("in_turns", [False, True], ids=["every second", "in turns"])
+def test_an_optimizer_that_steps_more_often_is_counted(in_turns):
+    """Six batches: three steps of both and three of the other; or three of each. The model's own alone are three."""
+    model = Alternating([tf.keras.Input([3]), tf.keras.layers.Dense(2), tf.keras.layers.Dense(1)])
+    model.count, model.in_turns, model.other = tf.Variable(0, trainable=False), in_turns, _optimizer()
+    own = _optimizer()
+    for optimizer, layer in ((own, model.layers[0]), (model.other, model.layers[1])):
+        optimizer.build(layer.trainable_variables)
+    model.compile(own)
+    x = np.random.default_rng(0).normal(size=(N, 3)).astype(np.float32)
+    batches = poisson_batches((x, x[:, :1]), expected_batch_size=B, steps=6, seed=1)
+    run = {"delta": DELTA, "num_examples": N, "batch_size": B}
+    budget = PrivacyBudget.of(batches, delta=DELTA)
+    with pytest.raises(ValueError, match="taken by another private optimizer"):
+        model.fit(batches, callbacks=[budget], verbose=0)  # in the first batch, where the other one steps alone
+    assert (int(own.noised_steps), int(model.other.noised_steps)) == (0, 1)
+    noise = 1.0 if in_turns else math.sqrt(0.5)
+    assert budget.epsilon == pytest.approx(epsilon(noise_multiplier=noise, **run, steps=1))
+    model.fit(batches, verbose=0)
+    steps = [int(optimizer.noised_steps) for optimizer in (own, model.other)]
+    assert steps == ([3, 4] if in_turns else [3, 7])
+    for optimizer, taken in zip((own, model.other), steps):
+        event = optimizer_event(optimizer, num_examples=N, batch_size=B)
+        expected = epsilon(noise_multiplier=noise, **run, steps=taken if in_turns else 7)
+        assert epsilon_of(event, delta=DELTA) == pytest.approx(expected)
