@@ -155,9 +155,10 @@ class Account:
                 self.end(steps)
                 raise ValueError(
                     f"{more} noised step(s) were taken by another private optimizer than the model's, "
-                    f"{optimizer.name}, which PrivacyBudget counts: they were added. If you have set `model.optimizer`, "
-                    "call `model.compile` with it: Keras goes on with the one before. If a `train_step` of your own has "
-                    "several optimizers, train without PrivacyBudget and compose the `optimizer_event` of each."
+                    f"{optimizer.name}, which PrivacyBudget counts: they were added. If you have set "
+                    "`model.optimizer`, call `model.compile` with it: Keras goes on with the one before. If a "
+                    "`train_step` of your own has several optimizers, train without PrivacyBudget and compose the "
+                    "`optimizer_event` of each."
                 )
 
     def settle(self, steps: int) -> None:

@@ -235,8 +235,8 @@ def _message(write: Write, is_metric: bool) -> str:
 def _handles_of(metrics: Iterable[Any]) -> dict[int, Any]:
     """The handles of the metrics' variables, by their ids. Nothing in a graph tells them apart from a layer's.
 
-    With the handles themselves: a metric of a model that is gone may be found as well, and once it is collected, another
-    variable, such as one of an optimizer that the step makes, could have the id of its handle.
+    With the handles themselves: a metric of a model that is gone may be found as well, and once it is collected,
+    another variable, such as one of an optimizer that the step makes, could have the id of its handle.
     """
     found: dict[int, Any] = {}
     # A loop and no `union(*...)`: `gc.get_objects` would hold on to the tuple of arguments while it is being made.
