@@ -591,8 +591,8 @@ MISTAKES = (
     Mutation(
         "targets: the event forgets the sums",
         "data/targets.py",
-        "self._fits.event((noise, 3 * questions.COUNTS), (questions.SUM_NOISE * noise, 1))",
-        "self._fits.event((noise, 3 * questions.COUNTS))",
+        "_ASKED = ((_NOISE, 3 * questions.COUNTS), (questions.SUM_NOISE * _NOISE, 1))",
+        "_ASKED = ((_NOISE, 3 * questions.COUNTS),)",
         ("tests/data/targets_test.py::test_the_event_is_the_composition_of_all_questions",),
     ),
     Mutation(
