@@ -14,13 +14,15 @@ does not here:
 
 Names are what a budget or a ledger knows events by: the same name again is the same event, and is paid for once. So a
 name changes with what it stands for: at the second and each further fit, and at the first one of a copy. The new event
-has all fits, and whoever has counted the old one counts those twice: too much, never too little.
+has all fits. A budget that was given the old one takes the new one in its place (`events.follow`), as long as the
+program runs. A ledger, which is a file, counts the old fits twice then: too much, never too little.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,11 +45,13 @@ class Counted:
         if not self.count:
             self.name = _new_name(self._kind)
 
-    def begin(self) -> None:
-        """Counts a fit, before it looks."""
+    def begin(self) -> str | None:
+        """Counts a fit, before it looks. Returns the name of what was asked before, if something was."""
+        before = self.name if self.count else None
         if self.count or self._process != os.getpid():
             self.name = _new_name(self._kind)
         self.count, self._process = self.count + 1, os.getpid()
+        return before
 
     def restore(self, count: Any, name: Any) -> None:
         """What a file says."""
@@ -57,7 +61,7 @@ class Counted:
 class Fits:
     """Counts the fits of an object with noise, and makes it.
 
-    >>> fits = Fits("pca", noise_multiplier=8.0, seed=None)
+    >>> fits = Fits("pca", noise_multiplier=8.0, seed=None, asked=[(1.0, 1)])
     >>> _ = fits.begin().normal()
     >>> fits.count
     1
@@ -66,9 +70,11 @@ class Fits:
       kind: begins the name.
       noise_multiplier: z, of everything that one fit asks.
       seed: None, or for tests only an integer, with which the i-th fit has the same noise every time.
+      asked: what each fit asks, as (noise over sensitivity, in multiples of z, and how often).
     """
 
-    def __init__(self, kind: str, noise_multiplier: float, seed: int | None):
+    def __init__(self, kind: str, noise_multiplier: float, seed: int | None, asked: Sequence[tuple[float, int]]):
+        self._asked = tuple(asked)
         self.noise_multiplier = validate.noise_multiplier("noise_multiplier", noise_multiplier)
         self._seed = validate.seed("seed", seed)
         if seed is not None:
@@ -87,18 +93,16 @@ class Fits:
 
     def begin(self) -> np.random.Generator:
         """Counts a fit, and returns its noise: unit draws that no other fit has."""
-        self._counted.begin()
+        before = self._counted.begin()
+        events.follow(before, self.event)
         spawned = np.random.SeedSequence(self._seed, spawn_key=(self.count,))
         return np.random.Generator(np.random.Philox(spawned))
 
-    def event(self, *asked: tuple[float, int]) -> events.NamedEvent:
-        """The event of all fits so far; before the first, of one.
-
-        Args:
-          *asked: what each fit asks, as (noise over sensitivity, how often).
-        """
+    @property
+    def event(self) -> events.NamedEvent:
+        """The event of all fits so far; before the first, of one."""
         fits = max(1, self.count)
-        parts = [events.gaussian_event(noise, times * fits) for noise, times in asked]
+        parts = [events.gaussian_event(noise * self.noise_multiplier, times * fits) for noise, times in self._asked]
         return events.named(events.composed(parts), self.name)
 
     def restore(self, count: Any, name: Any) -> None:

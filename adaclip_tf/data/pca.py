@@ -63,7 +63,7 @@ class PrivatePCA:
 
     def __init__(self, *, num_components: int, noise_multiplier: float, seed: int | None = None):
         self.num_components = validate.positive_integer("num_components", num_components)
-        self._fits = Fits("pca", noise_multiplier, seed)
+        self._fits = Fits("pca", noise_multiplier, seed, asked=[(1.0, 1)])
         self.components_: np.ndarray | None = None
         self.eigenvalues_: np.ndarray | None = None
 
@@ -80,7 +80,7 @@ class PrivatePCA:
     @property
     def event(self) -> Any:
         """The `dp_accounting` event of all that was fitted so far; before the first `fit`, of one."""
-        return self._fits.event((self.noise_multiplier, 1))
+        return self._fits.event
 
     def fit(self, x: Any) -> PrivatePCA:
         """Learns the components from the rows of `x`: numpy, a memory map or a tensor. Every call is paid for."""

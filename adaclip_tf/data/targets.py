@@ -32,6 +32,9 @@ from adaclip_tf.data import target_questions as questions
 from adaclip_tf.data.fits import Fits
 from adaclip_tf.privacy.epsilon import epsilon_of
 
+_NOISE = math.sqrt(questions.WORTH)  # of one count, in multiples of z
+_ASKED = ((_NOISE, 3 * questions.COUNTS), (questions.SUM_NOISE * _NOISE, 1))
+
 
 class PrivateTargetScaling:
     """Targets with a mean near 0 and a deviation near 1, by a private mean and deviation.
@@ -55,7 +58,7 @@ class PrivateTargetScaling:
     """
 
     def __init__(self, *, noise_multiplier: float, seed: int | None = None):
-        self._fits = Fits("targets", noise_multiplier, seed)
+        self._fits = Fits("targets", noise_multiplier, seed, asked=_ASKED)
         self.mean_: np.ndarray | None = None
         self.std_: np.ndarray | None = None
 
@@ -75,12 +78,11 @@ class PrivateTargetScaling:
     @property
     def event(self) -> Any:
         """The `dp_accounting` event of all that was fitted so far; before the first `fit`, of one."""
-        noise = math.sqrt(questions.WORTH) * self.noise_multiplier
-        return self._fits.event((noise, 3 * questions.COUNTS), (questions.SUM_NOISE * noise, 1))
+        return self._fits.event
 
     def statement(self, *, delta: float) -> str:
         """What was asked of the data and what it cost, in words."""
-        fits, noise = max(1, self._fits.count), math.sqrt(questions.WORTH) * self.noise_multiplier
+        fits, noise = max(1, self._fits.count), _NOISE * self.noise_multiplier
         return (
             f"Mean and deviation of the targets, learnt {'once' if fits == 1 else f'{fits} times'}: each time "
             f"{3 * questions.COUNTS} counts (noise {noise:.4g} times their sensitivity) and one pair of sums (noise "
@@ -92,7 +94,7 @@ class PrivateTargetScaling:
     def fit(self, y: Any) -> PrivateTargetScaling:
         """Learns mean and deviation of `y`, one number an example or a column for each. Every call is paid for."""
         y = _columns(y)
-        noise = math.sqrt(questions.WORTH) * self.noise_multiplier
+        noise = _NOISE * self.noise_multiplier
         if self.noise_multiplier > questions.most_noise(*y.shape) * (1.0 + 1e-9):
             raise ValueError(
                 f"`noise_multiplier`={self.noise_multiplier:g} hides the spread of {len(y):,} examples with "

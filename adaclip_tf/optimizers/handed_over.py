@@ -12,6 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from adaclip_tf.optimizers import replicas
+
 
 class Losses:
     """One for each graph and replica, until it is asked for."""
@@ -28,29 +30,24 @@ class Losses:
                 "own, put the step into a `tf.function` that gets the batch as arguments."
             )
         kept = self._by_graph.setdefault(loss.graph, {})
-        if _replica() in kept:
+        if replicas.number() in kept:
             raise ValueError(
                 f"{who} got two losses for one step. Add them up, one entry per example, and hand over the sum; or "
                 "call `apply_gradients` after each."
             )
-        kept[_replica()] = loss
+        kept[replicas.number()] = loss
         return _without_gradient(loss)
 
     def give(self, who: str) -> tf.Tensor:
         """The loss that was kept in this graph, for this replica."""
         kept = self._by_graph.get(tf.compat.v1.get_default_graph(), {})
-        if _replica() not in kept:
+        if replicas.number() not in kept:
             raise ValueError(
                 f"{who} got no gradients, and no loss that it could take them of. In a `train_step` of your own call "
                 "`loss = self.optimizer.scale_loss(loss)` inside the tape, or `self.optimizer.minimize(loss, "
                 "variables, tape)` in the place of `tape.gradient` and `apply_gradients`."
             )
-        return kept.pop(_replica())
-
-
-def _replica() -> int:
-    context = tf.distribute.get_replica_context()
-    return int(tf.get_static_value(context.replica_id_in_sync_group)) if context else 0
+        return kept.pop(replicas.number())
 
 
 @tf.custom_gradient

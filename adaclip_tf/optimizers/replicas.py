@@ -109,9 +109,10 @@ def first(value: Any) -> tf.Tensor:
     return tf.distribute.get_strategy().experimental_local_results(value)[0]
 
 
-def _number() -> int:
+def number() -> int:
     """The calling replica's, known while the graph is made: replicas have graphs, or parts of one, of their own."""
-    return int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
+    context = tf.distribute.get_replica_context()
+    return int(tf.get_static_value(context.replica_id_in_sync_group)) if context else 0
 
 
 class Alike:
@@ -133,7 +134,7 @@ class Alike:
         while getattr(outermost, "outer_graph", None) is not None and outermost.outer_graph.building_function:
             outermost = outermost.outer_graph
         by_replica = self._seen.setdefault(outermost, {})
-        mine = by_replica.setdefault(_number(), [])
+        mine = by_replica.setdefault(number(), [])
         mine.append(graph.fingerprint(batch.computed, batch.data))
         if any(len(theirs) >= len(mine) and theirs[len(mine) - 1] != mine[-1] for theirs in by_replica.values()):
             raise ValueError(
@@ -154,10 +155,10 @@ class PerReplica(Generic[T]):
 
     def here(self) -> T:
         """Returns the calling replica's object."""
-        number = _number()
-        if number not in self._made:
-            self._made[number] = self._make(number)
-        return self._made[number]
+        own = number()
+        if own not in self._made:
+            self._made[own] = self._make(own)
+        return self._made[own]
 
     def all(self) -> list[T]:
         """Those that were needed so far."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,6 +47,7 @@ class PrivateStep:
             functools.partial(noise.NoiseSource, settings.seed, terms=settings.noise_terms)
         )
         self._alike = replicas.Alike()
+        self._met: weakref.WeakSet[PrivateStep] = weakref.WeakSet()
         self._fused_transform = fused.if_large(self._transform, lambda: self.specs, centers.transform)
         self._fused_learn = fused.if_large(self._published_step, lambda: self.specs)
         self._fused_private_step = fused.if_large(self._private_step, lambda: self.specs, fused.without_transform)
@@ -84,9 +86,19 @@ class PrivateStep:
         """Those of the rule's state that are above 0 in any state that can be gone on from."""
         return self._rule_state.variables_named(self.rule.positive_state) if self.built else []
 
+    def meet(self, other: PrivateStep | None) -> None:
+        """Both know of each other from now on: they train on the same batches."""
+        if other is not None and other is not self:
+            self._met.add(other)
+            other._met.add(self)
+
     def other_past_steps(self) -> list[past_steps.PastSteps]:
-        """What optimizers did that trained some of these variables before, in this program."""
-        return self.past.others() if self.built else []
+        """What optimizers did that trained some of these variables before, or train on the same batches, here."""
+        if not self.built:
+            return []
+        known = self.past.others()
+        met = [seen for seen in (other.past_steps() for other in self._met) if seen.steps]
+        return [*known, *(seen for seen in met if all(seen.phase != other.phase for other in known))]
 
     def past_steps(self) -> past_steps.PastSteps:
         """How many noised steps there were and what they were like, from the saved state."""

@@ -7,7 +7,7 @@ from typing import Any
 import dp_accounting
 
 from adaclip_tf.privacy import claims, past_steps, session
-from adaclip_tf.privacy.events import named, prior_event, with_prior
+from adaclip_tf.privacy.events import current, named, prior_event, with_prior
 from adaclip_tf.privacy.ledger import BLOCK, Ledger, Release
 from adaclip_tf.privacy.mechanism import Mechanism
 from adaclip_tf.privacy.meter import Before, PrivacyMeter
@@ -40,6 +40,8 @@ class Account:
         self._session: session.Session | None = None
         self._taken = Taken()  # where there is no ledger
         self._planned = claimed
+        self._begun = 0  # steps of the optimizer when the run began
+        self._beside: dict[str, int] = {}  # steps of other optimizers of the same weights, by phase
 
     def _before(self, optimizer: PrivateOptimizer) -> Before:
         """What to add to the optimizer's count of steps, and what else was spent."""
@@ -51,7 +53,7 @@ class Account:
             spent = _composed([*self._taken.events(now.phase, now.steps), *mine])
             for prior in (*self._taken.priors, optimizer.prior):
                 spent = with_prior(spent, prior)
-            return Before(0, spent)
+            return Before(0, current(spent))
         # Nothing is under way: all that the ledger holds, and what the optimizer has taken beyond that.
         phases, releases = self.ledger.read()
         phase = next((entry for entry in phases if entry.id == now.phase), None)
@@ -93,6 +95,8 @@ class Account:
             if self._session.phase != now.phase:
                 optimizer.start_phase(fresh)
         self._planned = mechanism
+        self._begun = now.steps
+        self._beside = {seen.phase: seen.steps for seen in optimizer.other_past_steps()}
 
     def forgotten(self, optimizer: PrivateOptimizer) -> int:
         """Noised steps of the same weights that nobody has said anything of: of other optimizers, in this program."""
@@ -134,6 +138,28 @@ class Account:
                 self._session.worsen(worse)
             self.end(steps)
             raise ValueError(wrong)
+        self._check_beside(optimizer, steps)
+
+    def _check_beside(self, optimizer: PrivateOptimizer, steps: int) -> None:
+        """Refuses a run in which another optimizer takes steps on the same weights, and counts those that it took."""
+        for seen in optimizer.other_past_steps():
+            more = seen.steps - self._beside.get(seen.phase, 0)
+            if claims.share_batches(optimizer, seen):
+                more -= steps - self._begun  # these are counted as what both cost
+            if more > 0:
+                event = claims.of_others(self.meter.claimed, seen).event(steps=more)
+                if self.ledger is None:
+                    self._taken.add(event)
+                else:
+                    self.ledger.add("steps of another optimizer", event)
+                self.end(steps)
+                raise ValueError(
+                    f"{more} noised step(s) were taken by another private optimizer than the model's, "
+                    f"{optimizer.name}, which PrivacyBudget counts: they were added. If you have set "
+                    "`model.optimizer`, call `model.compile` with it: Keras goes on with the one before. If a "
+                    "`train_step` of your own has several optimizers, train without PrivacyBudget and compose the "
+                    "`optimizer_event` of each."
+                )
 
     def settle(self, steps: int) -> None:
         """The end of an epoch: nothing is under way."""

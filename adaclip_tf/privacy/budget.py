@@ -101,6 +101,8 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         self._drawn: Drawn | None = None
         self._horizon = Horizon()
         self._started = self._checked = self._told = False
+        self._given = claims.Given()
+        self._running: private_optimizer.PrivateOptimizer | None = None
         self._why_stopped: str | None = None
         self._at_end_of_epoch: float | None = None
 
@@ -194,13 +196,14 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         optimizer = self._optimizer
         self._account.broken_off(optimizer, self._horizon.steps_per_call)
         self._started, self._checked, self._why_stopped = False, False, None
-        given = fit_data.given_to_fit(self.model)
+        self._running = optimizer
+        given = self._given = fit_data.given_to_fit(self.model)
         self.meter.check(optimizer, given, self._drawn)
         run_checks.check_files(self.model, self.statement_path, self._account.ledger)
         if self.model.built:
             regularizers.check(self.model)
             optimizer.build(self.model.trainable_variables)  # a lazily restored count must be there now
-            claims.check_past(optimizer, self.meter.claimed)
+            claims.check_past(optimizer, self.meter.claimed, given)
         parts, batches = optimizer.accumulation_steps, self.params.get("steps")
         per_call = run_checks.steps_per_call(self.model, parts, batches)
         self._horizon = Horizon(parts, per_call, batches, allowed=self._horizon.allowed)
@@ -217,6 +220,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         self._at_end_of_epoch = None if end is None else self.epsilon_at(end)
 
     def on_train_batch_begin(self, batch, logs=None):
+        self._check_optimizer()
         steps, horizon = self.noised_steps, self._horizon
         if self._account.ledger is not None and self._account.rewound(steps):
             self._start()  # something has restored an older state in the middle of it
@@ -229,6 +233,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self._horizon.batches_seen = batch + 1
+        self._check_optimizer()
         if logs is not None and self._at_end_of_epoch is not None:
             logs["epsilon"] = self._at_end_of_epoch
         self._after_call(thorough=not self._checked)
@@ -238,6 +243,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
             self.model.stop_training = True
 
     def on_epoch_end(self, epoch, logs=None):
+        self._check_optimizer()
         self._after_call(thorough=True)
         self._horizon.batches_per_epoch = self._horizon.batches_per_epoch or self._horizon.batches_seen
         self._account.settle(self.noised_steps)
@@ -266,11 +272,24 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
     def _optimizer(self) -> private_optimizer.PrivateOptimizer:
         return private_optimizer.require(getattr(self.model, "optimizer", None), "PrivacyBudget")
 
+    def _check_optimizer(self) -> None:
+        """Keras goes on with the optimizer that the run began with, and so does what counts its steps."""
+        running = self._running
+        if running is None or self.model.optimizer is running:
+            return
+        self._running = None
+        self._account.end(private_optimizer.noised_steps(running))
+        raise ValueError(
+            f"`model.optimizer` was replaced while `fit` runs. Keras goes on with the one before, {running.name}, and "
+            "PrivacyBudget would count the steps of the new one. End this `fit`, call `model.compile` with the new "
+            "optimizer, and call `fit` again: the budget adds up both."
+        )
+
     def _start(self) -> None:
         """What depends on the optimizer's state, once everybody has restored what there is to restore."""
         self._started = True
         if self.model.built:
-            claims.check_past(self._optimizer, self.meter.claimed)
+            claims.check_past(self._optimizer, self.meter.claimed, self._given)
         self._account.begin(self._optimizer)
         run_checks.warn_of_other_phases(self._account.forgotten(self._optimizer))
         self._plan()

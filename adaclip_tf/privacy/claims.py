@@ -139,8 +139,8 @@ def assumption(given: Given, claimed: Mechanism) -> str:
     )
 
 
-def check_past(optimizer: PrivateOptimizer, claimed: Mechanism) -> None:
-    """The past steps, by the optimizer's saved state, against the present ones."""
+def check_past(optimizer: PrivateOptimizer, claimed: Mechanism, given: Given) -> None:
+    """The past steps, by the optimizer's saved state, against the present ones, on the data that is `given`."""
     seen = optimizer.past_steps()
     past_steps.check(seen, optimizer.noise_multiplier, optimizer.expected_batch_size, optimizer.name)
     if seen.steps and seen.batch_size > claimed.batch_size:
@@ -148,9 +148,10 @@ def check_past(optimizer: PrivateOptimizer, claimed: Mechanism) -> None:
             f"PrivacyBudget's `batch_size` is {claimed.batch_size}, and the optimizer has taken steps on batches of "
             f"{seen.batch_size}. Give the size of a logical batch; epsilon would be too small otherwise."
         )
-    if claimed.sampling == "shuffled" and seen.steps % claimed.shortest_epoch and seen.steps % claimed.epoch:
+    if claimed.sampling == "shuffled" and all(seen.steps % epoch for epoch in _epochs(optimizer, claimed, given)):
         raise ValueError(
-            f"The optimizer has taken {seen.steps} noised steps, and an epoch has {claimed.epoch}: the last one was "
+            f"The optimizer has taken {seen.steps} noised steps, and an epoch has "
+            f"{max(_epochs(optimizer, claimed, given))}: the last one was "
             "broken off, and this run would begin another, so that examples were used more often than their epochs "
             "say. Train whole epochs; or go on with a new optimizer, and a ledger, or `other_event=adaclip_tf."
             "optimizer_event(old_optimizer, num_examples=..., batch_size=..., sampling='shuffled')`."
@@ -162,6 +163,15 @@ def check_past(optimizer: PrivateOptimizer, claimed: Mechanism) -> None:
             "restored from a checkpoint of another optimizer, whose steps were not private or are not counted. "
             "Start from public weights, and account for other private training by `other_event`."
         )
+
+
+def _epochs(optimizer: PrivateOptimizer, claimed: Mechanism, given: Given) -> tuple[int, ...]:
+    """How many steps an epoch can have; where what is given shows it, as it does, so many."""
+    if given.arrays:
+        return (claimed.epoch,)
+    whole, rest = divmod(given.num_batches or 0, optimizer.accumulation_steps)
+    either = (claimed.shortest_epoch, claimed.epoch)
+    return (whole,) if whole in either and not rest else either
 
 
 def sensitivity(optimizer: PrivateOptimizer, claimed: Mechanism) -> float:
@@ -209,6 +219,22 @@ def worse(optimizer: PrivateOptimizer, planned: Mechanism) -> Mechanism:
         batch_size=min(max(planned.batch_size, seen.batch_size), planned.num_examples),
         microbatch_sensitivity=max(planned.microbatch_sensitivity, seen.microbatch_sensitivity),
     )
+
+
+def of_others(claimed: Mechanism, seen: past_steps.PastSteps) -> Mechanism:
+    """A step that another optimizer took on the same data, by its own state."""
+    return dataclasses.replace(
+        claimed,
+        noise_multiplier=seen.noise_multiplier,
+        batch_size=min(max(claimed.batch_size, seen.batch_size), claimed.num_examples),
+        microbatch_sensitivity=seen.microbatch_sensitivity,
+    )
+
+
+def share_batches(optimizer: PrivateOptimizer, other: past_steps.PastSteps) -> bool:
+    """Whether both take their steps on the same batches, so that each has noted what both cost."""
+    noted = optimizer.past_steps().noise_multiplier
+    return noted < optimizer.noise_multiplier and math.isclose(noted, other.noise_multiplier, rel_tol=1e-9)
 
 
 def _one_each(optimizer: PrivateOptimizer, claimed: Mechanism) -> bool:

@@ -56,7 +56,7 @@ import attr
 import dp_accounting
 
 from adaclip_tf._internal.prior import Prior
-from adaclip_tf.privacy import private_optimizer
+from adaclip_tf.privacy import claims, private_optimizer
 from adaclip_tf.privacy.mechanism import Mechanism
 
 
@@ -76,6 +76,44 @@ class NamedEvent(dp_accounting.ComposedDpEvent):
 def named(event: dp_accounting.DpEvent, name: str) -> NamedEvent:
     """`event`, as the one of the object with this name."""
     return NamedEvent([event], name)  # type: ignore[call-arg, arg-type]  # dp_accounting has no types
+
+
+# By the name that an object had: all that it has asked up to now, since it asked again and got another name. Of this
+# process: files and other processes keep what they know.
+_since: dict[str, list[NamedEvent]] = {}
+
+
+def follow(name: str | None, event: NamedEvent) -> None:
+    """Notes that the object which was known as `name` has asked again: `event` is all that it has asked up to now."""
+    if name is not None:
+        _since.setdefault(name, []).append(event)
+
+
+def current(event: dp_accounting.DpEvent | None) -> dp_accounting.DpEvent | None:
+    """`event`, with what the objects in it have asked since it was made. Each of them counts once."""
+    if event is None or not any(isinstance(part, NamedEvent) and part.name in _since for part in _parts(event)):
+        return event
+    found: list[dp_accounting.DpEvent] = []
+    for part in _newest(event):
+        if not (isinstance(part, NamedEvent) and part in found):
+            found.append(part)
+    return composed(found)
+
+
+def _parts(event: dp_accounting.DpEvent) -> list[dp_accounting.DpEvent]:
+    """What it composes; of one object all together."""
+    if isinstance(event, NamedEvent) or not isinstance(event, dp_accounting.ComposedDpEvent):
+        return [event]
+    return [inner for part in event.events for inner in _parts(part)]
+
+
+def _newest(event: dp_accounting.DpEvent) -> list[dp_accounting.DpEvent]:
+    """The same, with what objects have asked since in the place of what they had asked before."""
+    found: list[dp_accounting.DpEvent] = []
+    for part in _parts(event):
+        since = _since.get(part.name, []) if isinstance(part, NamedEvent) else []
+        found += [newest for each in since for newest in _newest(each)] or [part]
+    return found
 
 
 def composed(parts: Sequence[dp_accounting.DpEvent]) -> dp_accounting.DpEvent:
@@ -133,7 +171,9 @@ def optimizer_event(
             "the expected size of a logical batch."
         )
     step = Mechanism(past.noise_multiplier, num_examples, batch_size, sampling, past.microbatch_sensitivity)
-    return step.event(steps=past.steps)
+    # Where two share batches, each has noted the noise of both, and one may have stepped more often.
+    sharing = [seen.steps for seen in optimizer.other_past_steps() if claims.share_batches(optimizer, seen)]
+    return step.event(steps=max([past.steps, *sharing]))
 
 
 def check_other_event(event: Any) -> None:

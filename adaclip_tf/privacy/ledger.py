@@ -26,7 +26,8 @@ comes on top, since it is noised again: both draws could have been seen.
 
 With shuffled batches a run that is broken off within an epoch has begun that epoch, and counts it whole.
 
-One file has one ledger, by whatever name: links are followed, and a path holds when the program changes its folder.
+One file has one ledger, by whatever name: symbolic links are followed, hard ones refused, and a path holds when the
+program changes its folder.
 
 The lock. While a program trains, it holds `<path>.lock` (by `flock`: free when the process ends), and others that want
 to write are refused; anyone may read. Workers of one training would all write: they are refused too.
@@ -202,10 +203,21 @@ class Ledger:
             indent=1,
             allow_nan=False,
         )
+        self._check_one_name()
         if _parse(text) != (phases, releases):  # what can't be read back must not take the place of what can
             raise ValueError(f"`ledger`={self.path!r} can't hold {releases[-1:]} exactly.")
         with files.replacing(self.path) as file:
             file.write(f"{text}\n".encode())
+
+    def _check_one_name(self) -> None:
+        """A new file takes the place of the old one under one name: under another it would stay what it is."""
+        names = os.stat(self.path).st_nlink if os.path.exists(self.path) else 1
+        if names > 1:
+            raise ValueError(
+                f"`ledger`={self.path!r} is one of {names} names of one file (hard links), and would become a ledger "
+                "of its own, apart from what is written under the others. Keep one name: remove the others, or make "
+                "them symbolic links, which are followed. For a backup make a copy."
+            )
 
     def release(self, release: Release) -> None:
         """Writes `release` behind the others."""
@@ -215,7 +227,13 @@ class Ledger:
 
     def stamp(self) -> tuple[int, ...]:
         """Another one after each writing: every writing is a new file that takes the place of the old one."""
-        found = os.stat(self.path)
+        try:
+            found = os.stat(self.path)
+        except OSError as error:
+            raise ValueError(
+                f"`ledger`={self.path!r} was there, and can't be found now: {error}. What it held is not known without "
+                "it. Put it back, as from a copy; a new one forgets what was spent."
+            ) from error
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def replace(self, phase: Phase) -> None:

@@ -68,7 +68,9 @@ class PrivacyMeter:
         self.accountant = accountants.named(accountant).name
         self.examples_per_user = validate.positive_integer("examples_per_user", examples_per_user)
         self.before: Callable[[PrivateOptimizer], Before] = (
-            (lambda optimizer: Before(0, events.with_prior(other_event, optimizer.prior))) if before is None else before
+            (lambda optimizer: Before(0, events.current(events.with_prior(other_event, optimizer.prior))))
+            if before is None
+            else before
         )
         if not callable(self.before):
             raise ValueError(

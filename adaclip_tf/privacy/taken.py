@@ -50,6 +50,10 @@ class Taken:
         if self._now is not None:
             self._phases[self._now] = (mechanism, self._phases[self._now][1])
 
+    def add(self, event: dp_accounting.DpEvent) -> None:
+        """Something else was spent."""
+        self._no_longer_counted.append(event)
+
     def knows(self, phase: str) -> bool:
         """Whether steps of this phase are counted here."""
         return phase in self._phases

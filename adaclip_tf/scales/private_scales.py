@@ -25,7 +25,6 @@ import json
 import os
 from typing import Any
 
-import dp_accounting
 import numpy as np
 from absl import logging
 
@@ -142,7 +141,7 @@ class PrivateScales:
         return self._count_noise
 
     @property
-    def event(self) -> dp_accounting.DpEvent:
+    def event(self) -> events.NamedEvent:
         """The `dp_accounting` event of all that was fitted so far; before the first `fit`, of one."""
         asked = self.settings.event(
             method.QueryNoise(self.noise_multiplier, self.count_noise), max(1, self._fits.count)
@@ -186,7 +185,8 @@ class PrivateScales:
         validate.positive_integer("slice_size", slice_size)
         validate.one_of("gradient_path", gradient_path, gradients.PATHS)
         asked = queries.Queries(model, loss, data, num_examples, slice_size, gradient_path)
-        self._fits.begin()  # from here on the data is looked at
+        before = self._fits.begin()  # from here on the data is looked at
+        events.follow(before, self.event)
         try:
             self._learn(asked)
         finally:

@@ -67,7 +67,7 @@ class PrivateTraining:
     @property
     def optimizer(self) -> Any:
         """The private optimizer."""
-        return self.model.optimizer
+        return private_optimizer.require(getattr(self.model, "optimizer", None), "What `make_private` returned")
 
     @property
     def steps_taken(self) -> int:

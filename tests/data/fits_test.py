@@ -14,7 +14,7 @@ WAYS = {"deepcopy": copy.deepcopy, "pickle": lambda fits: pickle.loads(pickle.du
 
 
 def make(seed=None):
-    return Fits("pca", 4.0, seed)
+    return Fits("pca", 4.0, seed, asked=[(1.0, 1)])
 
 
 def draws(fits):
@@ -22,10 +22,10 @@ def draws(fits):
 
 
 def test_every_fit_has_noise_of_its_own_and_counts():
-    fits = make()
+    fits = Fits("pca", 4.0, None, asked=[(1.0, 1), (0.5, 3)])
     assert len({draws(fits) for _ in range(20)} | {draws(make()) for _ in range(20)}) == 40
     assert fits.count == 20
-    assert fits.event((4.0, 1), (2.0, 3)).events[0].events == [
+    assert fits.event.events[0].events == [
         events.gaussian_event(4.0, 20),
         events.gaussian_event(2.0, 60),
     ]
@@ -33,9 +33,9 @@ def test_every_fit_has_noise_of_its_own_and_counts():
 
 def test_before_the_first_fit_the_event_is_that_of_one_and_stays():
     fits = make()
-    before = fits.event((4.0, 1))
+    before = fits.event
     fits.begin()
-    assert fits.event((4.0, 1)) == before
+    assert fits.event == before
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -47,7 +47,7 @@ def test_copies_that_fit_are_other_objects(way, fitted):
         fits.begin()
     copied = WAYS[way](fits)
     if fitted:
-        assert copied.event((4.0, 1)) == fits.event((4.0, 1))  # what both have asked, together
+        assert copied.event == fits.event  # what both have asked, together
     assert draws(copied) != draws(fits)
     assert copied.name != fits.name
     assert (copied.count, fits.count) == (fitted + 1, fitted + 1)
@@ -60,6 +60,23 @@ def test_further_fits_have_further_names():
         fits.begin()
         names.append(fits.name)
     assert len(set(names)) == 3
+
+
+def test_what_is_asked_again_takes_the_place_of_what_a_budget_was_given():
+    """A budget without a ledger told 3.53 where 3.63 was spent."""
+    fits, other = make(), events.gaussian_event(9.0)
+    fits.begin()
+    given = events.composed([other, fits.event])
+    assert events.current(given) is given
+    for _ in range(2):
+        fits.begin()
+        assert events.current(given) == events.composed([other, fits.event])
+        now = fits.event
+        assert events.current(now) is now
+    copied = copy.deepcopy(fits)
+    copied.begin(), fits.begin()
+    assert events.current(given) == events.composed([other, copied.event, fits.event])
+    assert events.current(events.composed([given, fits.event])) == events.current(given)  # nothing twice
 
 
 def _in_child(fits, queue):
@@ -89,6 +106,6 @@ def test_a_seed_repeats_the_noise_and_is_told(caplog):
 @pytest.mark.parametrize("noise, seed, word", [(-1.0, None, "noise_multiplier"), (1.0, 1.5, "seed")])
 def test_bad_arguments_are_named(noise, seed, word):
     with pytest.raises(ValueError, match=word):
-        Fits("pca", noise, seed)
+        Fits("pca", noise, seed, asked=[(1.0, 1)])
     with pytest.raises(ValueError, match="fits"):
         make().restore(0, "x")

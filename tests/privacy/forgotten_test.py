@@ -7,8 +7,9 @@ import tensorflow as tf
 
 import adaclip_tf
 from adaclip_tf import DPAdaClipSGD, DPFixedClipSGD, Ledger, PrivacyBudget, PrivatePCA, core, poisson_batches
-from adaclip_tf.privacy import events, session
+from adaclip_tf.privacy import events, past_steps, session
 from adaclip_tf.privacy.mechanism import Mechanism
+from adaclip_tf.privacy.meter import PrivacyMeter
 from adaclip_tf.privacy.taken import Taken
 from tests import models
 from tests.optimizers import pool
@@ -125,6 +126,72 @@ def test_the_call_that_an_interrupt_hit_is_not_forgotten_with_its_optimizer():
     assert budget.epsilon == epsilon(2)
     train(model, budget)
     assert budget.epsilon == epsilon(2 + PER_EPOCH)
+
+
+def test_what_a_pca_is_asked_again_is_not_forgotten():
+    pca, x = PrivatePCA(num_components=2, noise_multiplier=ASKED), models.data(N)[0]
+    model, budget = _POOL.take(), made_budget(other_event=pca.fit(x).event)
+    meter = PrivacyMeter(STEP, delta=DELTA, other_event=pca.event)
+    train(model, budget)
+    assert budget.epsilon == epsilon(PER_EPOCH, events.gaussian_event(ASKED))
+    pca.fit(x)
+    twice = epsilon(PER_EPOCH, events.gaussian_event(ASKED, 2))
+    assert budget.epsilon == twice
+    assert budget.report()["guarantee"]["rdp"] == twice
+    assert meter.epsilon_at(optimizer(), PER_EPOCH) == twice
+
+
+def test_scales_that_were_asked_again_count_as_they_are_now():
+    meter, asking = PrivacyMeter(STEP, delta=DELTA), scaled("asked once")
+    events.follow("asked once", events.named(events.gaussian_event(ASKED, 2), "asked twice"))
+    assert meter.epsilon_at(asking, PER_EPOCH) == epsilon(PER_EPOCH, events.gaussian_event(ASKED, 2))
+
+
+class _Replaced(tf.keras.callbacks.Callback):
+    """Gives the model another optimizer, with which Keras does not train."""
+
+    def __init__(self, hook):
+        super().__init__()
+        setattr(self, hook, self._replace)
+
+    def _replace(self, *_, **__):
+        self.model.optimizer = optimizer()
+        self.model.optimizer.build(self.model.trainable_variables)
+
+
+def traced():
+    """A model that has no steps, and a graph of the optimizer that it has."""
+    model = _POOL.take()
+    model.fit(batches(1), verbose=0)
+    model.optimizer.start_phase(past_steps.new_phase())
+    return models.forget_steps(model)
+
+
+@pytest.mark.parametrize(
+    ("hook", "taken"), [("on_epoch_begin", 0), ("on_train_batch_begin", 1), ("on_train_batch_end", 1)]
+)
+@pytest.mark.parametrize("in_a_ledger", [False, True], ids=["no ledger", "ledger"])
+def test_an_optimizer_is_not_replaced_while_fit_runs(path, hook, taken, in_a_ledger):
+    """The graph of the one before went on: 3.44 was told, and stayed, where 8.59 was spent."""
+    model, budget = traced(), made_budget(**({"ledger": path} if in_a_ledger else {}))
+    before = model.optimizer
+    with pytest.raises(ValueError, match="was replaced while `fit` runs"):
+        train(model, budget, _Replaced(hook))
+    model.optimizer = before
+    assert int(before.noised_steps) == taken
+    assert budget.epsilon == (epsilon(taken) if taken else 0.0)
+
+
+@pytest.mark.parametrize("in_a_ledger", [False, True], ids=["no ledger", "ledger"])
+def test_the_optimizer_that_a_model_was_traced_with_is_seen_at_its_first_step(path, in_a_ledger):
+    model, budget = traced(), made_budget(**({"ledger": path} if in_a_ledger else {}))
+    train(model, budget)
+    before, model.optimizer = model.optimizer, optimizer()  # and no `compile`
+    for more in (1, 2):
+        with pytest.raises(ValueError, match="taken by another private optimizer"):
+            train(model, budget)
+        assert budget.epsilon == epsilon(PER_EPOCH + more)
+    model.optimizer = before
 
 
 def test_scales_of_an_earlier_optimizer_still_count():

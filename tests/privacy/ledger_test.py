@@ -416,6 +416,27 @@ def test_a_link_is_the_same_ledger(path, tmp_path):
     assert Ledger(link).lock_path == Ledger(path).lock_path
 
 
+def test_a_hard_link_is_refused_before_it_becomes_another_ledger(path, tmp_path):
+    """Written under two names, each file would hold a part: .79 was told, and 1.16 spent."""
+    Ledger(path).add("one", events.gaussian_event(5.0))
+    other = tmp_path / "other.json"
+    os.link(path, other)
+    for name in (path, other):
+        with pytest.raises(ValueError, match="hard links"):
+            Ledger(name).add("two", events.gaussian_event(5.0))
+    other.unlink()
+    Ledger(path).add("two", events.gaussian_event(5.0))
+    assert [release.name for release in Ledger(path).read()[1]] == ["one", "two"]
+
+
+def test_a_ledger_that_is_taken_away_in_the_middle_of_a_run_is_told(path):
+    one = session(path)
+    os.remove(path)
+    with pytest.raises(ValueError, match="can't be found now"):
+        one.reserve(10, 10)
+    one.abandon()
+
+
 def test_a_path_stays_what_it_was_when_the_program_changes_its_folder(tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import adaclip_tf
 from adaclip_tf.core import noise
+from adaclip_tf.privacy import events
 from adaclip_tf.scales import private_scales, queries
 from adaclip_tf.scales.method import Method
 from adaclip_tf.scales.private_scales import PrivateScales
@@ -235,6 +236,8 @@ def test_a_copy_that_is_fitted_too_is_another_one(fitted):
     assert copied.name == done.name  # of the one fit that both have
     copied.fit(fitted[0], loss(), data(20))
     assert copied.name != done.name and copied.event.events[0].events[0].count == 6
+    now = events.current(done.event)  # for budgets that were given the old one
+    assert copied.event in (now, *now.events)
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a file of ours", None])

@@ -177,6 +177,46 @@ def test_bad_arguments_are_named():
         make_private(mixing, both, loss=loss(), **PLAN)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"compile_arguments": 3}, "`compile_arguments` must be a dict"),
+        ({"compile_arguments": {"optimizer": "sgd"}}, "may not hold 'optimizer'"),
+        ({"compile_arguments": {"loss": "mse"}}, "may not hold 'loss'"),
+        ({"compile_arguments": {"run_eagerly": True}}, "run_eagerly=True"),
+        ({"verbose": "no"}, "`verbose` must be True or False"),
+        ({"remember": "/dev/null/scales.npz"}, "`remember`='/dev/null/scales.npz' cannot be written"),
+        ({"ledger": "/dev/null/ledger.json"}, "`ledger`='/dev/null/ledger.json' c"),
+        ({"statement_path": "/dev/null/privacy"}, "`statement_path`='/dev/null/privacy.json' cannot be written"),
+    ],
+)
+def test_what_is_wrong_is_told_before_the_data_is_asked(monkeypatch, options, words):
+    """What was asked is paid for, and lost with the error."""
+    monkeypatch.setattr(module.PrivateScales, "fit", None)
+    with pytest.raises(ValueError, match=re.escape(words)):
+        make(**options)
+
+
+def test_inputs_that_the_model_can_not_take_are_told():
+    texts = np.array([["a"] * 4] * 400), data()[1]
+    with pytest.raises(ValueError, match="`model` can't be called with the first example of `data`"):
+        make_private(models.softmax_regression(), texts, loss=loss(), **PLAN)
+
+
+def test_an_optimizer_that_is_not_private_is_told_of():
+    made = make()
+    made.model.compile("sgd", loss())
+    with pytest.raises(ValueError, match="needs an `optimizer` that counts its noised steps"):
+        made.fit()
+
+
+def test_a_model_whose_scales_were_asked_is_not_prepared_again():
+    """One epsilon would be told for two warm-ups."""
+    made = make()
+    with pytest.raises(ValueError, match="was prepared by `make_private`"):
+        make(made.model)
+
+
 def test_a_model_that_has_taken_private_steps_is_refused(trained):
     made, _ = trained
     with pytest.raises(ValueError, match=r"`model` has taken \d+ noised steps, of which this call would not know"):

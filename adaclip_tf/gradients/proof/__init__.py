@@ -48,6 +48,8 @@ from adaclip_tf.gradients.proof import (  # noqa: F401 (they fill the tables)
     shapes,
     texts,
 )
+from adaclip_tf.gradients.proof.callers import follow
+from adaclip_tf.gradients.proof.elements import hands_out_examples
 from adaclip_tf.gradients.proof.memory import exempt, privatised
 from adaclip_tf.gradients.proof.parts import whole_slice
 from adaclip_tf.gradients.proof.reductions import changes_nothing, reduced_axes
@@ -55,4 +57,16 @@ from adaclip_tf.gradients.proof.sources import Piece
 from adaclip_tf.gradients.proof.verdict import Proof, prove
 from adaclip_tf.gradients.proof.walk import Walk
 
-__all__ = ["Piece", "Proof", "Walk", "changes_nothing", "exempt", "privatised", "prove", "reduced_axes", "whole_slice"]
+__all__ = [
+    "Piece",
+    "Proof",
+    "Walk",
+    "changes_nothing",
+    "exempt",
+    "follow",
+    "hands_out_examples",
+    "privatised",
+    "prove",
+    "reduced_axes",
+    "whole_slice",
+]

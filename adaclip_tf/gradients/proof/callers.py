@@ -20,7 +20,7 @@ by itself, and is then called by another with the same types of arguments: nothi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
@@ -44,26 +44,74 @@ def watch(inner: tf.Graph, data: Sequence[tf.Tensor]) -> None:
     outer = getattr(inner, "outer_graph", None)
     if not isinstance(outer, FuncGraph) or keras.is_step_function(inner):
         return
-    entered = [tensor for tensor in data if tensor.graph is inner and tensor.op.type == "Placeholder"]
+    entered = _entering(inner, data)
     if entered and isinstance(inner, WhileBodyFuncGraph):
         raise ValueError(
             f"The step is in a loop, and gets {entered[0].name!r} from outside of it: it would take several steps on "
             "one batch, and accounting takes each for a draw of its own. Draw a batch in each round, as by "
             "`next(iterator)`, or loop outside of the `tf.function`."
         )
-    captured = {internal.ref(): external for external, internal in inner.captures}
-    places = {tensor.ref(): place for place, tensor in enumerate(inner.inputs)}
-    passed = [places[tensor.ref()] for tensor in entered if tensor.ref() not in captured]
-    further = [captured[tensor.ref()] for tensor in entered if tensor.ref() in captured]
+    handed = _handed(inner, entered)
 
     def look(op: tf.Operation) -> None:
         walk = Walk(outer)
         walk.advance()
-        _look_at(walk, op, [op.inputs[index] for index in passed] if op.type in _FUNCTIONS else [])
-        sources = [tensor for index in passed if op.type in _FUNCTIONS for tensor in _sources(op.inputs[index])]
-        watch(outer, [*sources, *(tensor for tensor in further if tensor.graph is outer)])
+        passed = handed.passed(op)
+        _look_at(walk, op, passed)
+        watch(outer, [*(source for tensor in passed for source in _sources(tensor)), *handed.captured])
 
     _when_called(outer, inner, look)
+
+
+def follow(inner: tf.Graph, data: Sequence[tf.Tensor], told: Callable[[tf.Operation, list[tf.Tensor]], None]) -> None:
+    """Tells where data comes from further out: `told(op, tensors)` for each op that calls `inner`, once it is made.
+
+    Keras's own functions around a `train_step` get a batch of their own in each call, and are where it ends.
+
+    Args:
+      inner: the graph of a step.
+      data: the tensors by which data enters it.
+      told: gets the op, and the tensors around it that are handed on as data.
+    """
+    outer = getattr(inner, "outer_graph", None)
+    if not isinstance(outer, FuncGraph) or keras.is_step_function(inner):
+        return
+    handed = _handed(inner, _entering(inner, data))
+
+    def tell(op: tf.Operation) -> None:
+        tensors = [*handed.passed(op), *handed.captured]
+        if tensors:
+            told(op, tensors)
+            follow(outer, [source for tensor in tensors for source in _sources(tensor)], told)
+
+    _when_called(outer, inner, tell)
+
+
+def _entering(inner: tf.Graph, data: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """What `data` is in what `inner` is given: itself, or what ragged and sparse data come out of."""
+    found = [source for tensor in data if tensor.graph is inner for source in _sources(tensor)]
+    return [tensor for tensor in found if tensor.dtype != tf.resource]
+
+
+class _Handed(NamedTuple):
+    """What comes into a function as data: arguments, by number, and what it has captured, further out."""
+
+    places: list[int]
+    captured: list[tf.Tensor]
+
+    def passed(self, op: tf.Operation) -> list[tf.Tensor]:
+        """The arguments that `op`, which calls the function, hands on as data."""
+        return [op.inputs[index] for index in self.places] if op.type in _FUNCTIONS else []
+
+
+def _handed(inner: Any, entered: Sequence[tf.Tensor]) -> _Handed:
+    captured = {internal.ref(): external for external, internal in inner.captures}
+    places = {tensor.ref(): place for place, tensor in enumerate(inner.inputs)}
+    outside = [captured[tensor.ref()] for tensor in entered if tensor.ref() in captured]
+    return _Handed(
+        [places[tensor.ref()] for tensor in entered if tensor.ref() not in captured],
+        [tensor for tensor in outside if getattr(tensor, "graph", None) is inner.outer_graph],
+    )
 
 
 _FUNCTIONS = tuple(name for name, attributes in graph.CALLS.items() if attributes == ("f",))

@@ -45,10 +45,14 @@ def exempt(variable: tf.Variable) -> tf.Variable:
 
 
 class _Handles:
-    """The handles of a variable's copies."""
+    """The handles of a variable's copies, by their ids, which nothing else can have as long as these are there."""
 
     def __init__(self, variable: Any):
-        self.ids = {id(part.handle) for part in getattr(variable, "values", None) or [variable]}
+        self.ids = {id(handle): handle for handle in _handles(variable)}
+
+
+def _handles(variable: Any) -> list[Any]:
+    return [part.handle for part in getattr(variable, "values", None) or [variable]]
 
 
 def privatised(tensors: Any) -> None:
@@ -77,7 +81,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
-        self.metrics: set[Any] = set()  # handles of Keras metrics, as far as they were asked for
+        self.metrics: dict[Any, Any] = {}  # handles of Keras metrics, as far as they were asked for, by their ids
         self.is_watching = False  # whether the loss is there already
         self.reads: dict[Any, list[tuple[Walk, tf.Operation]]] = {}  # of what is no metric, by handle
         self._looked = False
@@ -243,9 +247,13 @@ def _message(write: Write, is_metric: bool) -> str:
     )
 
 
-def _handles_of(metrics: Iterable[Any]) -> set[int]:
-    """The handles of the metrics' variables. Nothing in a graph tells them apart from a layer's."""
-    found: set[int] = set()
+def _handles_of(metrics: Iterable[Any]) -> dict[int, Any]:
+    """The handles of the metrics' variables, by their ids. Nothing in a graph tells them apart from a layer's.
+
+    With the handles themselves: a metric of a model that is gone may be found as well, and once it is collected,
+    another variable, such as one of an optimizer that the step makes, could have the id of its handle.
+    """
+    found: dict[int, Any] = {}
     # A loop and no `union(*...)`: `gc.get_objects` would hold on to the tuple of arguments while it is being made.
     for metric in metrics:
         for variable in getattr(metric, "variables", ()):
