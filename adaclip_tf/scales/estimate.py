@@ -15,16 +15,17 @@ the shapes and C the clip that it was asked with.
       r_i  = m^_i / f_i                                          the row's size where it is not 0
       r*   = median of r_i, each counted f_i times
       k'_i = f_i^2 / (f_i^2 + (l z_w)^2)                         how far r_i is believed
-      size = r_i^k' r*^(1 - k')
+      size = max(r_i^k' r*^(1 - k'), a r*)
       s_i  = f_i / max f,   s0 = c n0 / (t - c d)                n0 = sum w s: what is not 0 at once; infinite if t <= c d
-    h    = (size / w^(1/2))^r s^b (s / (s + s0))^(1/2 - b)       scaled to a root mean square of 1    w coordinates in a row
+    h    = (size / w^(1/2))^r s^b (s / (s + s0))^(e_1 - b)       scaled to a root mean square of 1    w coordinates in a row
     C   <- C with sum m^ / (C h) as it was
 
 The mean square of h is over all coordinates; h is of one coordinate's size. A step in row i, by 1 / h^2, brings it
 s size^2 / h^2 closer per example. So h ~ (s size^2)^(1/2) has all rows learn equally fast. That is right for what is
 small because of its units. What is small because it is rare wants less: its noise is seen as rarely. But each row must
-come to its place: a row of frequency 0 gets s / h^2 ~ s0, which is the part c / t of the sum over all coordinates of
-(s + s0); t is how long training is (`scales.method`). With s0 infinite, all rows learn equally fast.
+come to its place. With s / h^2 ~ s + s0 a row of frequency 0 has s0, which is the part c / t of the sum of (s + s0) over
+all coordinates; t is how long training is (`scales.method`). With s0 infinite, all rows learn equally fast. That is the
+thought; b > 0 and e_1 < 1/2, and r < 1, are nearer to each other than it says, and were better.
 
 Without frequencies, h = (max(m^, median m^) / w^(1/2))^r: rows below the median of their variable are raised to it.
 
@@ -87,14 +88,16 @@ class Frequencies:
     Attributes:
       noised: N, per variable.
       signal: t.
-      power, least_time, visible: b, c and l.
+      power, most_power, least_time, visible, least_size: b, e_1, c, l and a.
     """
 
     noised: Sequence[np.ndarray]
     signal: float
     power: float
+    most_power: float
     least_time: float
     visible: float
+    least_size: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,20 +162,22 @@ def _by_frequency(
     boosted = asked.least_time * together / left if left > 0.0 else math.inf  # s0
     new = []
     for m, f, width in zip(believed, shares, widths):
-        size = _sizes(m / f, f, (asked.visible * noise) ** 2, least)
+        size = _sizes(m / f, f, (asked.visible * noise) ** 2, least, asked.least_size)
         share = f / most
-        rare = (share / (share + boosted) if math.isfinite(boosted) else share) ** (0.5 - asked.power)
+        rare = (share / (share + boosted) if math.isfinite(boosted) else share) ** (asked.most_power - asked.power)
         new.append((size / math.sqrt(width)) ** power * share**asked.power * rare)
     return new
 
 
-def _sizes(ratios: np.ndarray, frequencies: np.ndarray, hidden: float, least: float) -> np.ndarray:
+def _sizes(
+    ratios: np.ndarray, frequencies: np.ndarray, hidden: float, least: float, least_size: float
+) -> np.ndarray:
     """Of one variable's rows where they are not 0; a row that is (nearly) never there is like the others."""
     belief = np.where(frequencies > least, frequencies**2 / (frequencies**2 + hidden), 0.0)
     order = np.argsort(ratios, axis=None)
     below = np.cumsum(frequencies.ravel()[order])
     typical = float(ratios.ravel()[order][np.searchsorted(below, below[-1] / 2.0)])
-    return ratios**belief * typical ** (1.0 - belief)
+    return np.maximum(ratios**belief * typical ** (1.0 - belief), least_size * typical)
 
 
 def shrunk(m: np.ndarray, error: np.ndarray) -> np.ndarray:

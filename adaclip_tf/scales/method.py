@@ -60,7 +60,9 @@ class Method:
       count_share: f_c, the square root of the part that all counts take.
       power: r in h = (size / w^(1/2))^r ...
       frequency_rounds: F, 1; or 0 for h = (max(m, median m) / w^(1/2))^r, as scales were before.
-      frequency_power: b in ... s^b (s / (s + s0))^(1/2 - b).
+      least_size: a, the least size of a row, of the typical one: sizes are means, which do not see what is large in a few
+        examples alone.
+      frequency_power, most_power: b and e_1 in ... s^b (s / (s + s0))^(e_1 - b).
       least_time: c in s0 = c n0 / (t - c d): how much of t / d each row gets, however rare it is.
       visible: l, how many standard errors of its frequency a row is above 0 whose size is half believed.
       first_spread, last_spread: of the two searches' first guesses, in log C.
@@ -82,7 +84,9 @@ class Method:
     count_share: float = 0.15
     power: float = 0.7
     frequency_rounds: int = 1
+    least_size: float = 0.1
     frequency_power: float = 0.1
+    most_power: float = 0.4
     least_time: float = 5.0
     visible: float = 3.0
     first_spread: float = 1.75

@@ -240,10 +240,12 @@ class PrivateScales:
         settings = self.settings
         return estimate.Frequencies(
             self._noised(asked.present()),
-            settings.signal(asked.num_examples, self.noise_multiplier),
-            settings.frequency_power,
-            settings.least_time,
-            settings.visible,
+            signal=settings.signal(asked.num_examples, self.noise_multiplier),
+            power=settings.frequency_power,
+            most_power=settings.most_power,
+            least_time=settings.least_time,
+            visible=settings.visible,
+            least_size=settings.least_size,
         )
 
     def _noised(self, sums: list[np.ndarray]) -> list[np.ndarray]:

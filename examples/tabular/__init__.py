@@ -5,7 +5,7 @@
 | `packages` | the archives that hold the data: fetched by name, checked, kept |
 | `tables` | the arrays that are read out of them |
 | `fresh` | those of problems that the default was not chosen on |
-| `fresher` | those of further ones, which nobody has run yet |
+| `fresher`, `further` | those of further ones, which judged changes of the default |
 | `problems` | the problems: data, model, batch size, epochs, epsilon |
 | `competitors` | DP-SGD and DP-Adam in NumPy: fast enough to be tuned |
 | `search` | how they are tuned |

@@ -107,8 +107,8 @@ def test_rare_rows_are_raised_to_the_median_of_their_variable():
 
 def by_frequency(m, present, noise=0.0, signal=math.inf, power=0.5, widths=(1,), **constants):
     """h of the first variable over that of its last row."""
-    constants = {"power": 0.1, "least_time": 5.0, "visible": 3.0, **constants}
-    asked = estimate.Frequencies([np.asarray(part, float) for part in present], signal, **constants)
+    own = {"power": 0.1, "most_power": 0.4, "least_time": 5.0, "visible": 3.0, "least_size": 0.1, **constants}
+    asked = estimate.Frequencies([np.asarray(part, float) for part in present], signal, **own)
     noised = [np.asarray(part, float) for part in m]
     shaped = estimate.next_shapes(1.0, [np.ones(part.shape) for part in noised], noised, widths, noise, power, asked)
     return shaped.shapes[0].ravel() / shaped.shapes[0].ravel()[-1]
@@ -122,15 +122,15 @@ def test_what_is_small_and_what_is_rare_are_told_apart():
 
 
 def test_in_a_short_training_all_rows_are_to_learn_equally_fast():
-    """t = c d: s0 is infinite, and h = size^(1/2) s^(1/2)."""
+    """t = c d: s0 is infinite, and h = size^(1/2) s^(4/10)."""
     h = by_frequency([[[4.0], [1.0], [1.0]]], [[[8.0], [2.0], [8.0]]], signal=15.0)
-    np.testing.assert_allclose(h, [2.0, 2.0 * 0.25**0.5, 1.0])
+    np.testing.assert_allclose(h, [2.0, 2.0 * 0.25**0.4, 1.0])
 
 
 def test_a_rare_row_gets_its_least_time():
-    """t = 5 d + 10: n0 = 1 + 1/4 + 1, s0 = 5 n0 / 10 = 9/8; h = size^(1/2) s^(1/10) (s / (s + 9/8))^(4/10)."""
+    """t = 5 d + 10: n0 = 1 + 1/4 + 1, s0 = 5 n0 / 10 = 9/8; h = size^(1/2) s^(1/10) (s / (s + 9/8))^(3/10)."""
     h = by_frequency([[[4.0], [1.0], [1.0]]], [[[8.0], [2.0], [8.0]]], signal=25.0)
-    rare, often = (share**0.1 * (share / (share + 1.125)) ** 0.4 for share in (0.25, 1.0))
+    rare, often = (share**0.1 * (share / (share + 1.125)) ** 0.3 for share in (0.25, 1.0))
     np.testing.assert_allclose(h, [2.0, 2.0 * rare / often, 1.0])
 
 
@@ -159,6 +159,12 @@ def test_a_row_that_is_never_there_is_of_the_typical_size():
     """Without noise its size is 0 / 0: it must not get enormous steps once it is there."""
     h = by_frequency([[[0.0], [4.0], [4.0]]], [[[0.0], [8.0], [8.0]]])
     np.testing.assert_allclose(h, [1e-4**0.1, 1.0, 1.0])
+
+
+def test_a_small_row_is_of_a_tenth_of_the_typical_size_at_least():
+    """What is tiny on average may be large in a few examples."""
+    h = by_frequency([[[1e-6], [4.0], [4.0]]], [[[8.0], [8.0], [8.0]]])
+    np.testing.assert_allclose(h, [0.1**0.5, 1.0, 1.0])
 
 
 def test_weights_that_leave_everything_out_leave_no_frequencies():

@@ -98,8 +98,9 @@ def warm_up(g, row_of, variable_of, draw, zw, sigma_c, rounds=3, counts=12, r=0.
             for row in mine:
                 k = often[row] ** 2 / (often[row] ** 2 + 9.0 * zw**2)
                 size[row] = math.exp(k * math.log(new[row] / often[row]) + (1.0 - k) * math.log(typical))
+                size[row] = max(size[row], 0.1 * typical)
         rare = share / (share + 5.0 * (width * share).sum() / spare) if spare > 0.0 else share
-        shape = (size / np.sqrt(width)) ** r * share**0.1 * rare**0.4
+        shape = (size / np.sqrt(width)) ** r * share**0.1 * rare**0.3
         shape = shape / np.sqrt((shape[row_of] ** 2).mean())
         clip = (new / shape).sum() / before
     return median(clip, math.hypot(0.5, left))[0], shape

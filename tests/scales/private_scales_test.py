@@ -218,7 +218,7 @@ def test_scales_of_before_are_loaded_as_they_were_asked(tmp_path, fitted):
         stored = dict(file)
     about = json.loads(stored["about"].item())
     new = ("frequency_rounds", "frequency_power", "least_time", "visible", "first_spread", "last_spread", "norm_spread")
-    for name in (*new, "doubt", "squared_time", "least_squared"):
+    for name in (*new, "least_size", "most_power", "doubt", "squared_time", "least_squared"):
         del about["settings"][name]
     about["settings"].update(first_span=32.0, last_span=2.0, least_span=1.05)
     np.savez(tmp_path / "old.npz", **{**stored, "about": np.array(json.dumps(about))})
