@@ -2,6 +2,8 @@
 
     python -m examples.tabular.study              # writes docs/results/tabular_study.json, goes on where it stopped
     python -m examples.tabular.study --problem=diabetes --change=rate_05
+    python -m examples.tabular.study --round=2    # what came of it: writes docs/results/tabular_choice.json
+    python -m examples.tabular.study --judge      # by the test sets of reserved problems: .../tabular_judged.json
 
 Trains on five sixths of the TRAINING parts and looks at the last sixth, never at a test set: of the problems that the
 default was chosen on, and of others that are in no comparison (`OTHERS`). Nothing here is private: "known" changes look
@@ -19,6 +21,8 @@ How a change of the default is chosen (written down before the second round of c
    fail by is looked at once more, with as many further seeds, and counts if all of them together show it.
 3. What was chosen is judged once, by `problems.RESERVED` and by the test sets of the comparison, and is told
    whatever comes out. The default changes if it is level with the old one or better on each of the reserved ones.
+
+What came of it, and where it was not as written: see `words.AFTER_STUDY`, which the page has.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ import dataclasses
 import functools
 import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,13 +40,14 @@ from absl import app, flags
 from adaclip_tf.scales import estimate
 from adaclip_tf.scales.method import DEFAULT, Method
 from adaclip_tf.training import plan as planning
-from examples.tabular import competitors, problems, report, study_problems, study_table
+from examples.tabular import competitors, problems, report, study_before, study_problems, study_table
 from examples.tabular.comparison import Runs
 from examples.tabular.problems import Problem
 from examples.tabular.tables import Table
 
 SEEDS, SEEDS_OF_FEW = 4, 24  # for sets of some hundred rows
-FIRST_SEED = 5000
+FIRST_SEED, FIRST_OF_ROUND_2, FIRST_TO_JUDGE = 5000, 9000, 1000
+SEEDS_TO_JUDGE = 20
 LOOKED_AT = (
     "adult",
     "flights",
@@ -58,9 +63,14 @@ LOOKED_AT = (
 )
 
 
+# As the default was until these changes were tried.
+BEFORE = dataclasses.replace(DEFAULT, power=0.4, frequency_rounds=0)
+SPANS = (32.0, 2.0)
+
+
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """What is other than in the default.
+    """What is other than in the default as it was.
 
     Attributes:
       about: in words.
@@ -71,23 +81,27 @@ class Change:
       shares: how these are known: "known" or "asked" from (E |u|)^2 / E |u|^2, the sums of squares in one more round;
         "counted" or "count_asked" from how often a row is not 0: in one more round of vectors 1[u_i != 0] of norm 1.
       rate_noisy: factor of the learning rate where noise sets it.
+      spans: whether medians are searched by spans, as they were; else by `estimate.MedianSearch`.
+      squared: whether the learning rate of a squared loss goes by the time that each coordinate has.
     """
 
     about: str
-    settings: Method = DEFAULT
+    settings: Method = BEFORE
     floor: str = "median"
     part: float = 1.0
     shares: str = ""
     rate_noisy: float = 1.0
+    spans: bool = True
+    squared: bool = False
 
 
 def _with(**values: Any) -> Method:
-    return dataclasses.replace(DEFAULT, **values)
+    return dataclasses.replace(BEFORE, **values)
 
 
-_ONE_MORE = _with(rounds=DEFAULT.rounds + 1, share=DEFAULT.share * (DEFAULT.rounds + 1) / DEFAULT.rounds)
+_ONE_MORE = _with(rounds=BEFORE.rounds + 1, share=BEFORE.share * (BEFORE.rounds + 1) / BEFORE.rounds)
 CHANGES = {
-    "default": Change("the default"),
+    "before": Change("the default as it was"),
     "no_floor": Change("no row is raised", part=0.0),
     "floor_quarter": Change("rows are raised to a quarter of the median", part=0.25),
     "floor_half": Change("rows are raised to half of the median", part=0.5),
@@ -102,6 +116,18 @@ CHANGES = {
     "fewer_questions": Change("6 counts in each search, 2 rounds", _with(counts=6, rounds=2, share=0.02)),
 }
 
+# Sizes and frequencies apart, by one more question; with the new search; and with the rate of squared losses: `now` is
+# the default. `first_judged` is what `problems.RESERVED` judged.
+_FIRST = dataclasses.replace(DEFAULT, least_size=1e-9, most_power=0.5)
+ROUND_2 = {
+    "before": CHANGES["before"],
+    "first_judged": Change("without a least size", _FIRST, spans=False, squared=True),
+    "frequency": Change("one more question alone", DEFAULT),
+    "search": Change("and the search", DEFAULT, spans=False),
+    "now": Change("and the rate", DEFAULT, spans=False, squared=True),
+}
+EVERY = {**CHANGES, **ROUND_2}
+
 
 def train(problem: Problem, table: Table, change: Change, seed: int) -> dict[str, float]:
     """As `make_private` would, in NumPy; the metric and the loss on the table's test part."""
@@ -109,10 +135,11 @@ def train(problem: Problem, table: Table, change: Change, seed: int) -> dict[str
     x, y, n = competitors.with_ones(table.x_train), table.y_train, len(table.x_train)
     weights = competitors.initial_weights(problem, table.x_train.shape[1], rng)
     classes = problem.outputs if problem.kind == "softmax" else 2
-    plan = _plan(problem, n, classes, change.settings)
+    squared = change.squared and problem.kind == "linear"
+    coordinates = sum(kernel.size for kernel in weights)
+    plan = _plan(problem, n, classes, change.settings, squared, coordinates)
     asked = _Warmup(problem, weights, x, y, plan, change, rng)
     clip, shapes = asked.learn()
-    coordinates = sum(kernel.size for kernel in weights)
     mult = change.settings.multiplier_for(plan.noise_multiplier, coordinates, problem.batch_size, classes)
     sizes = [clip * shape for shape in shapes]
     rate, z = _rate(problem, plan, change, classes), plan.noise_multiplier
@@ -137,7 +164,9 @@ def train(problem: Problem, table: Table, change: Change, seed: int) -> dict[str
 
 
 @functools.lru_cache(maxsize=256)
-def _plan(problem: Problem, examples: int, classes: int, settings: Method) -> planning.Plan:
+def _plan(
+    problem: Problem, examples: int, classes: int, settings: Method, squared: bool = False, coordinates: int = 1
+) -> planning.Plan:
     return planning.make_plan(
         num_examples=examples,
         batch_size=problem.batch_size,
@@ -149,6 +178,8 @@ def _plan(problem: Problem, examples: int, classes: int, settings: Method) -> pl
         accountant="rdp",
         before=None,
         settings=settings,
+        squared=squared,
+        coordinates=coordinates,
     )
 
 
@@ -171,13 +202,14 @@ class _Warmup:
         """C and a column of h for each matrix."""
         settings = self._change.settings
         shapes = [np.ones(a.shape[1], np.float32) for a, _ in self._pairs]
-        clip = self._median(shapes, 1.0, settings.first_span)
+        clip = self._median(shapes, 1.0, 0)
+        self._asked = self._frequencies() if settings.frequency_rounds else None
         rounds = settings.rounds - self._change.shares.endswith("asked")
         for last in [False] * (rounds - 1) + [True]:
             noised = self._sums(clip, shapes, 1, self._rng)
             shares = self._shares(clip, shapes, noised) if self._change.shares and last else None
             clip, shapes = self._next(clip, shapes, noised, shares)
-        return self._median(shapes, clip, settings.last_span), [shape[:, None].astype(np.float32) for shape in shapes]
+        return self._median(shapes, clip, 1), [shape[:, None].astype(np.float32) for shape in shapes]
 
     def _clipped(self, clip: float, shapes: Sequence[np.ndarray]) -> np.ndarray:
         return 1.0 / np.maximum(1.0, self._norms(shapes) / clip)
@@ -186,13 +218,44 @@ class _Warmup:
         parts = zip(self._pairs, self._dy, shapes)
         return np.sqrt(sum(((a / h) ** 2).sum(axis=1) * dy**2 for (a, _), dy, h in parts))
 
-    def _median(self, shapes: Sequence[np.ndarray], clip: float, span: float) -> float:
-        norms = self._norms(shapes)
-        search = estimate.MedianSearch(clip, span, self._change.settings.least_span)
-        for _ in range(self._change.settings.counts):
+    def _median(self, shapes: Sequence[np.ndarray], clip: float, which: int) -> float:
+        norms, settings = self._norms(shapes), self._change.settings
+        search: Any = study_before.SpanSearch(clip, SPANS[which])
+        if not self._change.spans:
+            spread = math.hypot(settings.last_spread, self._spread) if which else settings.first_spread
+            search = estimate.MedianSearch(
+                clip,
+                spread=spread,
+                noise=self._plan.counts_noise / self._examples,
+                norm_spread=settings.norm_spread,
+                doubt=settings.doubt,
+            )
+        for _ in range(settings.counts):
             count = float((norms <= search.clip).sum()) + self._plan.counts_noise * self._rng.standard_normal()
             search.move(count / self._examples)
+        self._spread = getattr(search, "spread", 0.0)
         return search.clip
+
+    def _frequencies(self) -> estimate.Frequencies:
+        """How often rows are not 0, as `PrivateScales` asks it."""
+        settings, noise = self._change.settings, self._plan.rows_noise
+        not_zero = [(a != 0.0) & np.any(dy != 0.0, axis=1, keepdims=True) for (a, dy) in self._pairs]
+        not_zero = [part.astype(np.float64) for part in not_zero]
+        together = np.sqrt(np.maximum(1.0, sum(part.sum(axis=1) for part in not_zero)))
+        noised: list[np.ndarray] = []
+        for part in not_zero:
+            total = part.T @ (1.0 / together)
+            total = total + noise * self._further.standard_normal(total.shape)
+            noised += [total[:-1], total[-1:]]
+        return estimate.Frequencies(
+            noised,
+            signal=settings.signal(self._examples, noise),
+            power=settings.frequency_power,
+            most_power=settings.most_power,
+            least_time=settings.least_time,
+            visible=settings.visible,
+            least_size=settings.least_size,
+        )
 
     def _sums(self, clip: float, shapes: Sequence[np.ndarray], order: int, rng: Any) -> list[np.ndarray]:
         """sum_k |u_k,row|^order with noise."""
@@ -240,7 +303,7 @@ class _Warmup:
         widths = [width for _, dy in self._pairs for width in (dy.shape[1], dy.shape[1])]
         arguments = (self._plan.rows_noise, self._change.settings.power)
         if self._change.floor == "median" and self._change.part == 1.0:
-            found = estimate.next_shapes(clip, cut(shapes), cut(noised), widths, *arguments)
+            found = estimate.next_shapes(clip, cut(shapes), cut(noised), widths, *arguments, self._asked)
             new, clip = found.shapes, found.clip
         else:
             cuts = (cut(shapes), cut(noised), widths)
@@ -265,41 +328,64 @@ def _next_shapes(clip, shapes, noised, widths, noise, power, shares, change):
 
 
 def run(
-    name: str, changes: Sequence[str], runs: Runs, seeds: int | None, data_dir: str | None
+    name: str, changes: Sequence[str], runs: Runs, seeds: int | None, data_dir: str | None, first: int
 ) -> dict[str, list[float]]:
-    """The metrics of each change."""
+    """The metrics of each change, on held-out parts."""
     problem = study_problems.PROBLEMS[name]
     load = functools.lru_cache(maxsize=1)(lambda: problems.held_out(problem.load(data_dir)))
+    number = seeds or (SEEDS_OF_FEW if problem.tuning_seeds > 3 else SEEDS)
+    return _outcomes(problem, load, changes, runs, range(first, first + number), "study")
 
+
+def judge(problem: Problem, runs: Runs, seeds: int | None, data_dir: str | None) -> dict[str, list[float]]:
+    """The default before, and what each set of reserved problems judged, on a test set."""
+    load = functools.lru_cache(maxsize=1)(lambda: problem.load(data_dir))
+    numbers = range(FIRST_TO_JUDGE, FIRST_TO_JUDGE + (seeds or SEEDS_TO_JUDGE))
+    return _outcomes(problem, load, ("before", "first_judged", "now"), runs, numbers, "judge")
+
+
+def _outcomes(
+    problem: Problem, load: Callable[[], Table], changes: Sequence[str], runs: Runs, seeds: range, folder: str
+) -> dict[str, list[float]]:
     def outcome(change: str, seed: int) -> dict[str, Any]:
-        about = dataclasses.asdict(CHANGES[change])
-        identity = {"problem": name, "epsilon": problem.epsilon, "change": about, "seed": seed}
-        return runs.get(
-            f"study/{name}-{change}-{seed}", identity, lambda: train(problem, load(), CHANGES[change], seed)
-        )
+        about = dataclasses.asdict(EVERY[change])
+        identity = {"problem": problem.name, "epsilon": problem.epsilon, "change": about, "seed": seed}
+        key = f"{folder}/{problem.name}-{change}-{seed}"
+        return runs.get(key, identity, lambda: train(problem, load(), EVERY[change], seed))
 
-    numbers = range(FIRST_SEED, FIRST_SEED + (seeds or (SEEDS_OF_FEW if problem.tuning_seeds > 3 else SEEDS)))
-    return {change: [outcome(change, seed)["metric"] for seed in numbers] for change in changes}
+    return {change: [outcome(change, seed)["metric"] for seed in seeds] for change in changes}
 
 
 def main(argv):
     del argv
     values = flags.FLAGS
-    names = list(study_problems.PROBLEMS) if "all" in values.problem else values.problem
-    changes = list(CHANGES) if "all" in values.change else list(dict.fromkeys(["default", *values.change]))
     runs = Runs(pathlib.Path(values.runs), lambda text: None)
-    found = {}
+    found: dict[str, dict[str, list[float]]] = {}
+
+    def keep(name: str, outcomes: dict[str, list[float]]) -> None:
+        found[name] = outcomes
+        print(study_table.table({name: outcomes}).splitlines()[2], flush=True)
+
+    if values.judge:
+        for problem in (*problems.RESERVED, *problems.RESERVED_AGAIN):
+            keep(problem.name, judge(problem, runs, values.seeds, values.data_dir))
+        report.store("judged", found)
+        return
+    names = list(study_problems.PROBLEMS) if "all" in values.problem else values.problem
+    known = ROUND_2 if values.round == 2 else CHANGES
+    changes = list(known) if "all" in values.change else list(dict.fromkeys(["before", *values.change]))
+    first = FIRST_OF_ROUND_2 if values.round == 2 else FIRST_SEED
     for name in names:
-        found[name] = run(name, changes, runs, values.seeds, values.data_dir)
-        print(study_table.table({name: found[name]}).splitlines()[2], flush=True)
-    print(study_table.table(found))
+        keep(name, run(name, changes, runs, values.seeds, values.data_dir, first))
     if "all" in values.problem and "all" in values.change:
-        report.store("study", found)
+        report.store("choice" if values.round == 2 else "study", found)
 
 
 if __name__ == "__main__":
     flags.DEFINE_multi_enum("problem", ["all"], ["all", *study_problems.PROBLEMS], "Which; may be given several times.")
-    flags.DEFINE_multi_enum("change", ["all"], ["all", *CHANGES], "Which, beside the default.")
+    flags.DEFINE_multi_enum("change", ["all"], ["all", *EVERY], "Which, beside the default as it was.")
+    flags.DEFINE_integer("round", 1, "1: ideas, each by itself. 2: what came of them.", lower_bound=1, upper_bound=2)
+    flags.DEFINE_bool("judge", False, "Judge the second round by the test sets of the reserved problems.")
     flags.DEFINE_integer("seeds", None, "Runs of each; 4, or 24 for small sets, without it.", lower_bound=2)
     flags.DEFINE_string("runs", "runs/tabular", "Folder with a file for every run.")
     flags.DEFINE_string("data_dir", None, "Folder for the packages; ~/.cache/adaclip_tf without it.")
