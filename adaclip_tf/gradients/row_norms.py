@@ -80,7 +80,9 @@ def clipped_row_norms(
         numbers = tf.add_n([numbers, *[handle.present_rows() for handle in handles.values()]])
     totals: dict[int, tf.Tensor] = {}
     if others:
-        totals, norms, numbers = _isolated(passed, proven, scale, sorted(others), norms, numbers, count, counts, present)
+        totals, norms, numbers = _isolated(
+            passed, proven, scale, sorted(others), norms, numbers, count, counts, present
+        )
     if not sums:
         return ClippedRowNorms([], norms)
     weights = core.clip_weights(norms)

@@ -16,15 +16,16 @@ the shapes and C the clip that it was asked with.
       r*   = median of r_i, each counted f_i times
       k'_i = f_i^2 / (f_i^2 + (l z_w)^2)                         how far r_i is believed
       size = max(r_i^k' r*^(1 - k'), a r*)
-      s_i  = f_i / max f,   s0 = c n0 / (t - c d)                n0 = sum w s: what is not 0 at once; infinite if t <= c d
-    h    = (size / w^(1/2))^r s^b (s / (s + s0))^(e_1 - b)       scaled to a root mean square of 1    w coordinates in a row
+      s_i  = f_i / max f
+      s0   = c n0 / (t - c d)                                    n0 = sum w s: not 0 at once; infinite if t <= c d
+    h    = (size / w^(1/2))^r s^b (s / (s + s0))^(e_1 - b)       scaled to a root mean square of 1
     C   <- C with sum m^ / (C h) as it was
 
 The mean square of h is over all coordinates; h is of one coordinate's size. A step in row i, by 1 / h^2, brings it
 s size^2 / h^2 closer per example. So h ~ (s size^2)^(1/2) has all rows learn equally fast. That is right for what is
 small because of its units. What is small because it is rare wants less: its noise is seen as rarely. But each row must
-come to its place. With s / h^2 ~ s + s0 a row of frequency 0 has s0, which is the part c / t of the sum of (s + s0) over
-all coordinates; t is how long training is (`scales.method`). With s0 infinite, all rows learn equally fast. That is the
+come to its place. With s / h^2 ~ s + s0 a row of frequency 0 has s0, which is the part c / t of the sum of (s + s0)
+over all coordinates; t is how long training is (`scales.method`). With s0 infinite, all rows learn equally fast. That is the
 thought; b > 0 and e_1 < 1/2, and r < 1, are nearer to each other than it says, and were better.
 
 Without frequencies, h = (max(m^, median m^) / w^(1/2))^r: rows below the median of their variable are raised to it.
@@ -55,8 +56,8 @@ _FARTHEST, _PLACES = 28.0, 2241  # log C is looked for so far from the first gue
 class MedianSearch:
     """Asks at the median of what is believed of log C, and believes each answer as far as its noise allows.
 
-    Where log |g / h| is normal around log C with a standard deviation of w, a fraction Phi((log c - log C) / w) is within
-    c. An answer is that plus noise, and doubt of the model. The first guess is Cauchy's: it may be wrong by a factor of
+    Where log |g / h| is normal around log C with a standard deviation of w, a fraction Phi((log c - log C) / w) is
+    within c. An answer is that plus noise, and doubt of the model. The first guess is Cauchy's: it may be wrong by a factor of
     1e9, as raw units are. With few examples, whose answers are mostly noise, C stays near it.
     """
 
@@ -169,9 +170,7 @@ def _by_frequency(
     return new
 
 
-def _sizes(
-    ratios: np.ndarray, frequencies: np.ndarray, hidden: float, least: float, least_size: float
-) -> np.ndarray:
+def _sizes(ratios: np.ndarray, frequencies: np.ndarray, hidden: float, least: float, least_size: float) -> np.ndarray:
     """Of one variable's rows where they are not 0; a row that is (nearly) never there is like the others."""
     belief = np.where(frequencies > least, frequencies**2 / (frequencies**2 + hidden), 0.0)
     order = np.argsort(ratios, axis=None)

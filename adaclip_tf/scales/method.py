@@ -60,8 +60,8 @@ class Method:
       count_share: f_c, the square root of the part that all counts take.
       power: r in h = (size / w^(1/2))^r ...
       frequency_rounds: F, 1; or 0 for h = (max(m, median m) / w^(1/2))^r, as scales were before.
-      least_size: a, the least size of a row, of the typical one: sizes are means, which do not see what is large in a few
-        examples alone.
+      least_size: a, the least size of a row, of the typical one: sizes are means, which do not see what is large in a
+        few examples alone.
       frequency_power, most_power: b and e_1 in ... s^b (s / (s + s0))^(e_1 - b).
       least_time: c in s0 = c n0 / (t - c d): how much of t / d each row gets, however rare it is.
       visible: l, how many standard errors of its frequency a row is above 0 whose size is half believed.
@@ -124,7 +124,7 @@ class Method:
         )
 
     def event(self, noise: QueryNoise, fits: int = 1) -> dp_accounting.DpEvent:
-        """What the queries of so many warm-ups cost: (R + F) x Gaussian(z_w) and 2 c x Gaussian(2 sigma_c), each time."""
+        """What the queries of so many warm-ups cost: (R + F) x Gaussian(z_w), 2 c x Gaussian(2 sigma_c), each time."""
         return dp_accounting.ComposedDpEvent(
             [
                 events.gaussian_event(noise.rows, (self.rounds + self.frequency_rounds) * fits),

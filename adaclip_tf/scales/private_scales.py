@@ -213,7 +213,7 @@ class PrivateScales:
         clip, frequencies = search.clip, self._frequencies(asked) if settings.frequency_rounds else None
         self._unseen: tuple[int, ...] = ()
         for _ in range(settings.rounds):
-            noised = self._noised(asked.rows(clip, shapes))
+            noised = self._noised_rows(asked, clip, shapes)
             shaped = estimate.next_shapes(
                 clip, shapes, noised, asked.widths, self.noise_multiplier, settings.power, frequencies
             )
@@ -247,6 +247,10 @@ class PrivateScales:
             visible=settings.visible,
             least_size=settings.least_size,
         )
+
+    def _noised_rows(self, asked: queries.Queries, clip: float, shapes: list[np.ndarray]) -> list[np.ndarray]:
+        """M with noise."""
+        return self._noised(asked.rows(clip, shapes))
 
     def _noised(self, sums: list[np.ndarray]) -> list[np.ndarray]:
         """A vector of sums with noise z_w."""

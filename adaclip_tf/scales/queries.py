@@ -12,8 +12,8 @@ An example whose gradient is not finite answers -1/2 and 0s. (1[.] - 1/2 and not
 taken off, and what is left has half the sensitivity.)
 
 The norms |g_k / h| of all examples do not depend on C, so one pass over the data serves all counts with one h. They
-stay in this object. `count`, `rows` and `present` return sums without noise: whoever calls them adds it before anything else
-looks at them.
+stay in this object. `count`, `rows` and `present` return sums without noise: whoever calls them adds it before
+anything else looks at them.
 
 Examples are kept apart as in training: the same proof, the same refusals.
 """

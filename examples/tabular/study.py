@@ -196,6 +196,7 @@ class _Warmup:
         self._pairs = competitors.factors(problem, weights, x, y)
         self._dy = [np.sqrt((dy * dy).sum(axis=1)) for _, dy in self._pairs]
         self._examples, self._plan, self._change, self._rng = len(y), plan, change, rng
+        self._spread = 0.0
         self._further = np.random.default_rng(rng.bit_generator.seed_seq.entropy + 10**6)  # the rest stays paired
 
     def learn(self) -> tuple[float, list[np.ndarray]]:

@@ -79,7 +79,9 @@ def test_the_rate_of_a_squared_loss_alone_is_changed():
     """By d = 5 and t = 50 sqrt(40) / z0: as `Method.learning_rate` has it."""
     for kind, now in (("linear", True), ("softmax", False)):
         problem = dataclasses.replace(PROBLEM, kind=kind, outputs=1 if kind == "linear" else 3, epsilon=0.5)
-        found = [study.train(problem, table(), study.EVERY[name], seed=1)["learning_rate"] for name in ("search", "now")]
+        found = [
+            study.train(problem, table(), study.EVERY[name], seed=1)["learning_rate"] for name in ("search", "now")
+        ]
         assert (found[1] < found[0]) == now
 
 

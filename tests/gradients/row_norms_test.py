@@ -66,7 +66,9 @@ class Asked:
         def ask(inputs, labels, scale, omega=None):
             with tf.GradientTape() as tape:
                 losses = loss(labels, model(inputs, training=True), sample_weight=omega)
-            return gradients.clipped_row_norms(losses, model.trainable_variables, tape, scale, path=path, present=present)
+            return gradients.clipped_row_norms(
+                losses, model.trainable_variables, tape, scale, path=path, present=present
+            )
 
         scale = [tf.TensorSpec(shape) for shape in self.shapes]
         signature = [tf.TensorSpec([None, 16]), tf.TensorSpec([None], tf.int64), scale]

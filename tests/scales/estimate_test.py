@@ -13,7 +13,7 @@ def search(clip=1.0, noise=0.1, spread=1.75, **settings):
 
 
 def test_an_answer_is_believed_as_far_as_its_noise_allows():
-    """By quadrature: a first guess of 1 / (1 + (x / 1.75)^2), times exp(-(f - Phi(-x))^2 / 2 v) for an answer f at C = 1."""
+    """By quadrature: a first guess of 1 / (1 + (x / 1.75)^2), times exp(-(f - Phi(-x))^2 / 2 v) for f at C = 1."""
     for noise in (0.0, 0.5):
         asked = search(noise=noise)
         asked.move(0.1)

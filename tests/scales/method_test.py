@@ -44,7 +44,7 @@ def test_the_learning_rate():
 
 
 def test_the_rate_of_a_squared_loss_goes_by_the_time_that_each_coordinate_has():
-    """B sqrt T / (z0 d) over 25: 100 * 10 / (3 * 40 / 3) = 25 and more change nothing; 4 times d, a half; never below."""
+    """B sqrt T / (z0 d) over 25: 100 * 10 / (3 * 40 / 3) = 25 and more change nothing; 4 times d, a half; no less."""
     full = DEFAULT.learning_rate(3.0, 100, 100, 2)
     for coordinates, factor in ((5, 1.0), (40 / 3, 1.0), (30, (4 / 9) ** 0.5), (160 / 3, 0.5), (5000, 0.5)):
         found = DEFAULT.learning_rate(3.0, 100, 100, 2, squared=True, coordinates=coordinates)
@@ -75,7 +75,14 @@ def test_the_rate_of_deep_models_has_a_ceiling():
 
 
 def test_bad_constants_are_named():
-    for name, value in (("rounds", 0), ("counts", 2.5), ("share", 0.0), ("power", -1.0), ("doubt", 0.0), ("frequency_rounds", 2)):
+    for name, value in (
+        ("rounds", 0),
+        ("counts", 2.5),
+        ("share", 0.0),
+        ("power", -1.0),
+        ("doubt", 0.0),
+        ("frequency_rounds", 2),
+    ):
         with pytest.raises(ValueError, match=f"`{name}`"):
             Method(**{name: value})
     with pytest.raises(dataclasses.FrozenInstanceError):

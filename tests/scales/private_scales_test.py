@@ -147,7 +147,7 @@ def test_only_noised_answers_decide(monkeypatch):
 def test_noise_of_the_queries_is_that_of_the_arguments():
     scales = PrivateScales(noise_multiplier=3.0, count_noise=5.0, seed=0)
     fake = Fake([], [[np.zeros([2000, 1]), np.zeros([1])]])
-    rows = scales._noised(fake.rows(1.0, []))[0].ravel() / 3.0
+    rows = scales._noised_rows(fake, 1.0, [])[0].ravel() / 3.0
     assert scipy.stats.kstest(rows, "norm").pvalue > 0.01
     for wrong in (2 / 3, 3 / 2):
         assert scipy.stats.kstest(wrong * rows, "norm").pvalue < 1e-6
@@ -212,7 +212,9 @@ def test_a_copy_that_is_fitted_too_is_another_one(fitted):
 
 def test_scales_of_before_are_loaded_as_they_were_asked(tmp_path, fitted):
     """A file without the question how often rows are not 0, and with the searches' old constants."""
-    scales = PrivateScales(noise_multiplier=8.0, count_noise=5.0, settings=Method(frequency_rounds=0, power=0.4), seed=3)
+    scales = PrivateScales(
+        noise_multiplier=8.0, count_noise=5.0, settings=Method(frequency_rounds=0, power=0.4), seed=3
+    )
     scales.fit(fitted[0], loss(), data(20)).save(tmp_path / "scales.npz")
     with np.load(tmp_path / "scales.npz") as file:
         stored = dict(file)

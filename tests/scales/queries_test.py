@@ -61,23 +61,20 @@ def test_a_count_is_of_those_within_the_clip(asked):
 
 
 def test_how_often_rows_are_not_zero(asked):
-    """Of example k the features that are not 0 and the bias, each over the root of their number; slices don't matter."""
+    """As often as the feature is not 0, in the first layer; all rows together move by 1, whatever the slices."""
     inputs, labels = models.data(7)
     inputs = np.where(np.arange(28).reshape(7, 4) % 3, inputs, 0.0).astype(np.float32)
-    found = show(asked, inputs, labels).present()
-    there = np.concatenate([inputs != 0.0, np.ones([7, 1])], axis=1)
-    expected = (there / np.sqrt(there.sum(axis=1, keepdims=True))).sum(axis=0)
-    for one in (0, 2):  # the first layer of the model has tanh units: every one of them passes gradients on
-        assert asked.row_shapes[one][-1] == 1
-    total = np.concatenate([part.ravel() for part in found])
-    assert len(total) == sum(int(np.prod(shape)) for shape in asked.row_shapes)
-    fewer = np.concatenate([part.ravel() for part in show(asked, inputs[:6], labels[:6]).present()])
-    np.testing.assert_allclose(np.linalg.norm(total - fewer), 1.0, rtol=1e-5)
-    kernel = found[0].ravel()
-    np.testing.assert_allclose(kernel > 0.0, expected[:4] > 0.0)
-    assert kernel[0] / kernel[1] == pytest.approx(
-        sum(inputs[:, 0] != 0.0) / sum(inputs[:, 1] != 0.0), rel=0.2
-    )
+    inputs[:, 3] = 0.0
+    found = []
+    for size in (7, 6):
+        parts = show(asked, inputs[:size], labels[:size]).present()
+        assert [list(part.shape) for part in parts] == asked.row_shapes
+        found.append(np.concatenate([part.ravel() for part in parts]))
+    np.testing.assert_allclose(np.linalg.norm(found[0] - found[1]), 1.0, rtol=1e-5)
+    moved = found[0] - found[1]
+    np.testing.assert_array_equal(moved[:4] > 0.0, inputs[6] != 0.0)
+    assert len({round(float(value), 5) for value in moved if value > 0.0}) == 1  # each the root of one over all
+    assert found[0][3] == 0.0
 
 
 def test_slices_do_not_matter(asked, rng):

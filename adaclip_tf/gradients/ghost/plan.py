@@ -79,7 +79,7 @@ class Handle:
 
     @tf.autograph.experimental.do_not_convert
     def row_presence(self, weights: tf.Tensor) -> tf.Tensor:
-        """sum_k weights_k [row i of g_k is not 0], with 1 along the last axis. Float32; weight 0 leaves a record out."""
+        """sum_k weights_k [row i of g_k is not 0], with 1 along the last axis, float32; 0 leaves a record out."""
         sums = self._presence(tf.reshape(tf.cast(weights, tf.float32), [-1]))
         return tf.reshape(sums, [*self._shape[:-1], 1] if self._shape.rank else [])
 

@@ -85,9 +85,7 @@ def sum_row_norms(examples: terms.Examples, weights: tf.Tensor, width: int, size
     return total
 
 
-def row_presence(
-    examples: terms.Examples, weights: tf.Tensor | None, n: tf.Tensor, width: int, size: int
-) -> tf.Tensor:
+def row_presence(examples: terms.Examples, weights: tf.Tensor | None, n: tf.Tensor, width: int, size: int) -> tf.Tensor:
     """sum_k weights_k [row i of g_k is not 0] over rows of `width`; without weights, for each k how many there are."""
 
     def present(arrays: list[tf.Tensor]) -> tf.Tensor:
