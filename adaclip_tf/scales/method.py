@@ -82,7 +82,7 @@ class Method:
     share: float = 0.03
     counts: int = 12
     count_share: float = 0.15
-    power: float = 0.7
+    power: float = 0.4
     frequency_rounds: int = 1
     least_size: float = 0.1
     frequency_power: float = 0.1

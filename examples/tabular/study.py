@@ -117,13 +117,14 @@ CHANGES = {
 }
 
 # Sizes and frequencies apart, by one more question; with the new search; and with the rate of squared losses: `now` is
-# the default. `first_judged` is what `problems.RESERVED` judged.
-_FIRST = dataclasses.replace(DEFAULT, least_size=1e-9, most_power=0.5)
+# the default. `problems.RESERVED` judged `first_judged`, RESERVED_AGAIN `second_judged`, and RESERVED_LAST `now`.
+_FIRST = dataclasses.replace(DEFAULT, power=0.7, least_size=1e-9, most_power=0.5)
+_SECOND = dataclasses.replace(DEFAULT, power=0.7)
 ROUND_2 = {
     "before": CHANGES["before"],
     "first_judged": Change("without a least size", _FIRST, spans=False, squared=True),
-    "frequency": Change("one more question alone", DEFAULT),
-    "search": Change("and the search", DEFAULT, spans=False),
+    "second_judged": Change("and the rate", _SECOND, spans=False, squared=True),
+    "search": Change("one more question, and the search", DEFAULT, spans=False),
     "now": Change("and the rate", DEFAULT, spans=False, squared=True),
 }
 EVERY = {**CHANGES, **ROUND_2}
@@ -342,7 +343,7 @@ def judge(problem: Problem, runs: Runs, seeds: int | None, data_dir: str | None)
     """The default before, and what each set of reserved problems judged, on a test set."""
     load = functools.lru_cache(maxsize=1)(lambda: problem.load(data_dir))
     numbers = range(FIRST_TO_JUDGE, FIRST_TO_JUDGE + (seeds or SEEDS_TO_JUDGE))
-    return _outcomes(problem, load, ("before", "first_judged", "now"), runs, numbers, "judge")
+    return _outcomes(problem, load, ("before", "first_judged", "second_judged", "now"), runs, numbers, "judge")
 
 
 def _outcomes(
@@ -368,7 +369,7 @@ def main(argv):
         print(study_table.table({name: outcomes}).splitlines()[2], flush=True)
 
     if values.judge:
-        for problem in (*problems.RESERVED, *problems.RESERVED_AGAIN):
+        for problem in (*problems.RESERVED_LAST, *problems.RESERVED, *problems.RESERVED_AGAIN):
             keep(problem.name, judge(problem, runs, values.seeds, values.data_dir))
         report.store("judged", found)
         return

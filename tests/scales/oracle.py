@@ -14,7 +14,7 @@ def normal_within(x):
     return 0.5 * (1.0 + math.erf(x / math.sqrt(2.0)))
 
 
-def warm_up(g, row_of, variable_of, draw, zw, sigma_c, rounds=3, counts=12, r=0.7):
+def warm_up(g, row_of, variable_of, draw, zw, sigma_c, rounds=3, counts=12, r=0.4):
     """C and the shape of each row.
 
     Args:
