@@ -199,12 +199,6 @@ class _NoGradient:
         del weights
         return tf.zeros([*self._shape[:-1], 1] if self._shape.rank else [])
 
-    def present_rows(self):
-        return tf.zeros([self._num_records])
-
-    def row_presence(self, weights):
-        return self.row_norms(weights)
-
 
 def _isolated(passed, proven, transform, clip, groups, others, known, num_records, counts):
     """Of the variables in `others`: sum_k u_k, the |w_k|^2 of every group with what the others add to it (`known`),

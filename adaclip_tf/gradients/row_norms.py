@@ -1,4 +1,4 @@
-"""From a per-example loss to the norms of the rows of its clipped gradients, summed over examples; or which there are.
+"""From a per-example loss to the norms of the rows of its clipped gradients, summed over examples.
 
 With b public and c_k = 1 / max(1, |g_k / b|), u_k = c_k g_k / b is what a step would sum. Here the norms of its rows
 are summed,
@@ -12,13 +12,6 @@ multiplies u_k after clipping, and is no part of g_k (`gradients.weighted`).
 Formal guarantee. All rows of all variables together move by at most 1 in L2 norm when one example is added or removed:
 example k adds the vector (|u_k,row i|)_i, whose norm is (sum_i |u_k,row i|^2)^(1/2) = |u_k| <= 1, since every
 coordinate is in one row. A weight omega_k in [0, 1] shortens it. An example whose norm is not finite adds exactly 0.
-
-Instead of M, `present` asks which rows of g_k are not 0, whatever their size:
-
-    N_i = sum_k e_ki / (sum_j e_kj)^(1/2)                   e_ki = 1 if row i of g_k is not 0, else 0
-
-Example k adds a vector whose norm is (sum_i e_ki^2 / sum_j e_kj)^(1/2) = 1, or 0 if g_k = 0: the same guarantee. The
-e_ki that are summed and those that are counted are the same numbers, so that it does not hang on what underflows.
 """
 
 from __future__ import annotations
@@ -35,7 +28,7 @@ from adaclip_tf.gradients import backward, isolated, paths, proof, weighted
 class ClippedRowNorms(NamedTuple):
     """What one batch gives. Nothing in here may leave before noise is added."""
 
-    total: list[tf.Tensor]  # M or N, per variable, in its shape with 1 along the last axis; empty if not asked for
+    total: list[tf.Tensor]  # M, per variable, in its shape with 1 along the last axis; empty if not asked for
     squared_norms: tf.Tensor  # |g_k / b|^2, without omega_k, shape [batch]; not finite where the gradient is not
 
 
@@ -48,7 +41,6 @@ def clipped_row_norms(
     *,
     path: str = "auto",
     sums: bool = True,
-    present: bool = False,
 ) -> ClippedRowNorms:
     """Sums of the norms of rows of a batch's clipped gradients, and the whole norms before clipping. Graph mode only.
 
@@ -59,7 +51,6 @@ def clipped_row_norms(
       scale: b > 0 of each variable: its shape, with 1 along the last axis.
       path: one of `gradients.PATHS`.
       sums: whether M is wanted, or the norms alone.
-      present: N in the place of M.
     """
     loss, counts = weighted.split(loss, tape)
     proven = proof.prove(loss)
@@ -75,65 +66,42 @@ def clipped_row_norms(
     if handles:
         squares = [handle.squared_norms(tf.constant(0.0), scale[index]) for index, handle in handles.items()]
         norms += paths.upper_end(squares)
-    numbers = tf.zeros([count])  # of rows that are not 0, for `present`
-    if present:
-        numbers = tf.add_n([numbers, *[handle.present_rows() for handle in handles.values()]])
     totals: dict[int, tf.Tensor] = {}
     if others:
-        totals, norms, numbers = _isolated(
-            passed, proven, scale, sorted(others), norms, numbers, count, counts, present
-        )
+        totals, norms = _isolated(passed, proven, scale, sorted(others), norms, count, counts)
     if not sums:
         return ClippedRowNorms([], norms)
     weights = core.clip_weights(norms)
-    if present:
-        weights = _presence_weights(norms, numbers)
     if counts is not None:
         weights *= counts  # c_k omega_k
     for index, handle in handles.items():
-        # All of a row has one b.
-        totals[index] = handle.row_presence(weights) if present else handle.row_norms(weights) / scale[index]
+        totals[index] = handle.row_norms(weights) / scale[index]  # all of a row has one b
     return ClippedRowNorms([totals[index] for index in range(len(variables))], norms)
 
 
-def _presence_weights(squared_norms: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-    """1 over the root of how many rows are not 0; 0 where the gradient is not finite."""
-    return tf.where(tf.math.is_finite(squared_norms), tf.math.rsqrt(tf.maximum(numbers, 1.0)), 0.0)
-
-
-def _isolated(passed, proven, scale, indices, known, numbers, count, counts, present):
-    """M or N of the variables in `indices`, all |g_k / b|^2, and how many rows are not 0; of the last two, `known` and
-    `numbers` are what the other variables add."""
+def _isolated(passed, proven, scale, indices, known, count, counts):
+    """M of the variables in `indices`, and all |g_k / b|^2, of which `known` is what the other variables add."""
     chosen = passed._replace(
         gradients=[passed.gradients[i] for i in indices], variables=[passed.variables[i] for i in indices]
     )
     scales = [scale[i] for i in indices]
 
     def consume(k, gradients, state):
-        totals, norms, found = state
+        totals, norms = state
         records = [gradient[tf.newaxis] / b for gradient, b in zip(gradients, scales)]
         square = tf.gather(known, [k]) + core.squared_norms(records)
-        rows = [_row_presence(gradient) for gradient in gradients] if present else []
-        number = tf.gather(numbers, k) + sum(tf.reduce_sum(row) for row in rows)
-        weight = _presence_weights(square, number[tf.newaxis]) if present else core.clip_weights(square)
+        weight = core.clip_weights(square)
         if counts is not None:
             weight *= tf.gather(counts, [k])
-        if not present:
-            rows = [_row_norms(u[0]) for u in core.weigh_records(records, weight)]
-            weight = tf.ones([1])
-        totals = [total + weight[0] * row for total, row in zip(totals, rows)]
-        return totals, norms.write(k, square[0]), found.write(k, number)
+        clipped = core.weigh_records(records, weight)
+        return [total + _row_norms(u[0]) for total, u in zip(totals, clipped)], norms.write(k, square[0])
 
-    arrays = [tf.TensorArray(tf.float32, size=count, element_shape=[]) for _ in range(2)]
-    start = ([tf.zeros(b.shape) for b in scales], *arrays)
-    totals, norms, found = isolated.for_each_microbatch(chosen, proven, count, consume, start)
-    return dict(zip(indices, totals)), norms.stack(), found.stack()
-
-
-def _row_presence(record: tf.Tensor) -> tf.Tensor:
-    """1 for each row that is not 0; what is no number is not 0."""
-    found = tf.cast(tf.not_equal(record, 0.0), tf.float32)
-    return tf.reduce_max(found, axis=-1, keepdims=True) if record.shape.rank else found
+    start = (
+        [tf.zeros(b.shape) for b in scales],
+        tf.TensorArray(tf.float32, size=count, element_shape=[]),
+    )
+    totals, norms = isolated.for_each_microbatch(chosen, proven, count, consume, start)
+    return dict(zip(indices, totals)), norms.stack()
 
 
 def _row_norms(record: tf.Tensor) -> tf.Tensor:

@@ -9,26 +9,11 @@ the shapes and C the clip that it was asked with.
       t^2  = max(0, mean (m - mu)^2 - mean e^2)                  how far rows differ beyond noise
       k_i  = t^2 / (t^2 + e_i^2)                                 how far each is believed
       m^_i = max(mu + k_i (m_i - mu), sqrt(k_i) e_i)
-
-    of N, the noised frequencies, per variable, with the same z_w:
-      f_i  = N_i, shrunk likewise                                in units of the largest: from 0.0001 to 1
-      r_i  = m^_i / f_i                                          the row's size where it is not 0
-      r*   = median of r_i, each counted f_i times
-      k'_i = f_i^2 / (f_i^2 + (l z_w)^2)                         how far r_i is believed
-      size = max(r_i^k' r*^(1 - k'), a r*)
-      s_i  = f_i / max f
-      s0   = c n0 / (t - c d)                                    n0 = sum w s: not 0 at once; infinite if t <= c d
-    h    = (size / w^(1/2))^r s^b (s / (s + s0))^(e_1 - b)       scaled to a root mean square of 1
+    h    = (max(m^, median m^) / w^(1/2))^r, scaled to a root mean square of 1    w coordinates in a row
     C   <- C with sum m^ / (C h) as it was
 
-The mean square of h is over all coordinates; h is of one coordinate's size. A step in row i, by 1 / h^2, brings it
-s size^2 / h^2 closer per example. So h ~ (s size^2)^(1/2) has all rows learn equally fast. That is right for what is
-small because of its units. What is small because it is rare wants less: its noise is seen as rarely. But each row must
-come to its place. With s / h^2 ~ s + s0 a row of frequency 0 has s0, which is the part c / t of the sum of (s + s0)
-over all coordinates; t is how long training is (`scales.method`). With s0 infinite, all rows learn equally fast. That is the
-thought; b > 0 and e_1 < 1/2, and r < 1, are nearer to each other than it says, and were better.
-
-Without frequencies, h = (max(m^, median m^) / w^(1/2))^r: rows below the median of their variable are raised to it.
+The mean square of h is over all coordinates; h is of one coordinate's size. Rows below the median of their variable are
+raised to it: rare ones (a level that few examples have) would get steps, and with them noise, of no use to them.
 
 A variable of which nothing is seen while others are seen well (a layer below an output that starts at zero has no
 gradient at first) would get a tiny h, and with it enormous steps once there is something. It is taken to be like the
@@ -42,63 +27,30 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import special
 
 from adaclip_tf.core.scales import LARGEST, LEAST
 
 _UNSEEN, _SEEN = 2.0, 5.0  # standard errors of a variable's sum over all its rows
 _SMALL = 0.5  # of the others' typical h: what is not below needs no help
 _LEAST_RATIO = 1e-12  # of m^ to the largest, so that h stays above 0
-_LEAST_FREQUENCY = 1e-4  # of the largest
-_FARTHEST, _PLACES = 28.0, 2241  # log C is looked for so far from the first guess, on so many places
 
 
+@dataclasses.dataclass
 class MedianSearch:
-    """Asks at the median of what is believed of log C, and believes each answer as far as its noise allows.
+    """Moves C towards the median of |g_k / h|: by `span`, and by its root once it has turned."""
 
-    Where log |g / h| is normal around log C with a standard deviation of w, a fraction Phi((log c - log C) / w) is
-    within c. An answer is that plus noise, and doubt of the model. The first guess is Cauchy's: it may be wrong by a factor of
-    1e9, as raw units are. With few examples, whose answers are mostly noise, C stays near it.
-    """
-
-    def __init__(self, clip: float, *, spread: float, noise: float, norm_spread: float = 1.0, doubt: float = 0.05):
-        """
-        Args:
-          clip, spread: the first guess, and how wide it is, in log C.
-          noise: of an answer, a standard deviation as a fraction of the examples.
-          norm_spread, doubt: w, and of the model.
-        """
-        self.clip, self.spread = clip, spread
-        self._places = math.log(clip) + np.linspace(-_FARTHEST, _FARTHEST, _PLACES)
-        self._belief = -np.log1p(((self._places - math.log(clip)) / spread) ** 2)
-        self._variance, self._norm_spread = noise**2 + doubt**2, norm_spread
+    clip: float
+    span: float
+    least_span: float
+    went_up: bool | None = None
 
     def move(self, fraction_within: float) -> None:
         """One answer: about this fraction of the examples is within C."""
-        expected = special.ndtr((math.log(self.clip) - self._places) / self._norm_spread)
-        self._belief -= (fraction_within - expected) ** 2 / (2.0 * self._variance)
-        below = np.cumsum(np.exp(self._belief - self._belief.max()))
-        lower, median, upper = np.interp(np.array([0.16, 0.5, 0.84]) * below[-1], below, self._places)
-        self.clip, self.spread = _within(math.exp(median)), (upper - lower) / 2.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Frequencies:
-    """How often rows are not 0, and what is made of it.
-
-    Attributes:
-      noised: N, per variable.
-      signal: t.
-      power, most_power, least_time, visible, least_size: b, e_1, c, l and a.
-    """
-
-    noised: Sequence[np.ndarray]
-    signal: float
-    power: float
-    most_power: float
-    least_time: float
-    visible: float
-    least_size: float
+        up = fraction_within < 0.5
+        if self.went_up is not None and up != self.went_up:
+            self.span = max(math.sqrt(self.span), self.least_span)
+        self.went_up = up
+        self.clip = _within(self.clip * (self.span if up else 1.0 / self.span))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +69,6 @@ def next_shapes(
     widths: Sequence[int],
     noise: float,
     power: float,
-    frequencies: Frequencies | None = None,
 ) -> Shaped:
     """C and h after a round.
 
@@ -127,17 +78,13 @@ def next_shapes(
       widths: w, per variable.
       noise: z_w.
       power: r.
-      frequencies: N and its constants, where it was asked for.
     """
     believed = [shrunk(m * h, noise * h) for m, h in zip(noised, shapes)]
     largest = max(float(m.max()) for m in believed)
     if not largest > 0.0:  # no noise and no gradients
         return Shaped(clip, [np.array(h, np.float64) for h in shapes], ())
     believed = [np.maximum(m, _LEAST_RATIO * largest) for m in believed]
-    if frequencies is None:
-        new = [(np.maximum(m, np.median(m)) / math.sqrt(width)) ** power for m, width in zip(believed, widths)]
-    else:
-        new = _by_frequency(believed, widths, noise, power, frequencies)
+    new = [(np.maximum(m, np.median(m)) / math.sqrt(width)) ** power for m, width in zip(believed, widths)]
     hidden = unseen_variables(noised, noise)
     typical = _root_mean_square(new, widths, without=hidden)
     unseen = tuple(index for index in hidden if _root_mean_square([new[index]], [1]) < _SMALL * typical)
@@ -145,38 +92,6 @@ def next_shapes(
     new = [np.ones_like(h) if index in unseen else h / typical for index, h in enumerate(new)]
     before, after = (_spent(believed, by, unseen) for by in (shapes, new))
     return Shaped(_within(clip * after / before), new, unseen)
-
-
-def _by_frequency(
-    believed: Sequence[np.ndarray], widths: Sequence[int], noise: float, power: float, asked: Frequencies
-) -> list[np.ndarray]:
-    """h of each variable, not yet scaled."""
-    shares = [shrunk(part, np.full(part.shape, noise)) for part in asked.noised]
-    most = max(float(f.max()) for f in shares)
-    if not most > 0.0:  # no noise, and all that there is was left out by weights
-        return [(m / math.sqrt(width)) ** power for m, width in zip(believed, widths)]
-    least = _LEAST_FREQUENCY * most
-    shares = [np.maximum(f, least) for f in shares]
-    together = sum(width * float(f.sum()) for f, width in zip(shares, widths)) / most  # n0
-    coordinates = sum(width * f.size for f, width in zip(shares, widths))
-    left = asked.signal - asked.least_time * coordinates
-    boosted = asked.least_time * together / left if left > 0.0 else math.inf  # s0
-    new = []
-    for m, f, width in zip(believed, shares, widths):
-        size = _sizes(m / f, f, (asked.visible * noise) ** 2, least, asked.least_size)
-        share = f / most
-        rare = (share / (share + boosted) if math.isfinite(boosted) else share) ** (asked.most_power - asked.power)
-        new.append((size / math.sqrt(width)) ** power * share**asked.power * rare)
-    return new
-
-
-def _sizes(ratios: np.ndarray, frequencies: np.ndarray, hidden: float, least: float, least_size: float) -> np.ndarray:
-    """Of one variable's rows where they are not 0; a row that is (nearly) never there is like the others."""
-    belief = np.where(frequencies > least, frequencies**2 / (frequencies**2 + hidden), 0.0)
-    order = np.argsort(ratios, axis=None)
-    below = np.cumsum(frequencies.ravel()[order])
-    typical = float(ratios.ravel()[order][np.searchsorted(below, below[-1] / 2.0)])
-    return np.maximum(ratios**belief * typical ** (1.0 - belief), least_size * typical)
 
 
 def shrunk(m: np.ndarray, error: np.ndarray) -> np.ndarray:

@@ -4,17 +4,16 @@ The warm-up of the method (`scales.method`, docs/no_tuning.md), at the model's i
 
     h = 1, C = 1
     search the median of |g_k / h| with c noised counts                      -> C
-    noised: how often rows are not 0, an example's over the root of how many they are
     R times: noised sums of the norms of rows of clipped gradients           -> h, C
     search the median of |g_k / h| with c noised counts                      -> C
 
-Formal guarantee. The data is looked at through 2 c counts and R + 1 vectors of sums (`scales.queries`), each of which
-gets Gaussian noise before anything is computed from it, and nothing else of it is used: C, the searches and h are
+Formal guarantee. The data is looked at through 2 c counts and R vectors of sums (`scales.queries`), each of which gets
+Gaussian noise before anything is computed from it, and nothing else of it is used: C, the span of the search and h are
 functions of noised answers. A count moves by at most 1/2 and has noise sigma_c: one Gaussian mechanism of noise
 multiplier 2 sigma_c. A vector of sums moves by at most 1 in L2 norm and has noise z_w in every entry: one of z_w. Each
 query may depend on earlier answers, which composition allows. So one `fit` is
 
-    (R + 1) x Gaussian(z_w)  and  2 c x Gaussian(2 sigma_c)
+    R x Gaussian(z_w)  and  2 c x Gaussian(2 sigma_c)
 
 of the whole data set, without sampling: `event`. The number of examples n is public, as everywhere in the library.
 """
@@ -23,7 +22,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 from typing import Any
 
@@ -155,13 +153,12 @@ class PrivateScales:
         """What was asked of the data and what it cost, in words."""
         fits, settings = max(1, self._fits.count), self.settings
         cost = epsilon_of(self.event, delta=delta)
-        how_often = ", one of how often rows are not 0" if settings.frequency_rounds else ""
         return (
             f"Scales of the gradients, learnt {'once' if fits == 1 else f'{fits} times'} before training: each time "
-            f"{settings.rounds} vectors of sums of row norms{how_often} (sensitivity 1, noise "
-            f"{self.noise_multiplier:.4g}) and {2 * settings.counts} counts (sensitivity 1/2, noise "
-            f"{self.count_noise:.4g}) over the whole data. By themselves they cost epsilon = {cost:.4g} at delta = "
-            f"{delta:g} (RDP); together with training less than the sum."
+            f"{settings.rounds} vectors of sums of row norms (sensitivity 1, noise {self.noise_multiplier:.4g}) and "
+            f"{2 * settings.counts} counts (sensitivity 1/2, noise {self.count_noise:.4g}) over the whole data. By "
+            f"themselves they cost epsilon = {cost:.4g} at delta = {delta:g} (RDP); together with training less than "
+            "the sum."
         )
 
     def fit(
@@ -209,51 +206,27 @@ class PrivateScales:
     def _learn(self, asked: queries.Queries) -> None:
         settings = self.settings
         shapes = [np.ones(shape) for shape in asked.row_shapes]
-        search = self._median(asked, shapes, 1.0, settings.first_spread)
-        clip, frequencies = search.clip, self._frequencies(asked) if settings.frequency_rounds else None
+        clip = self._median(asked, shapes, 1.0, settings.first_span)
         self._unseen: tuple[int, ...] = ()
         for _ in range(settings.rounds):
             noised = self._noised_rows(asked, clip, shapes)
-            shaped = estimate.next_shapes(
-                clip, shapes, noised, asked.widths, self.noise_multiplier, settings.power, frequencies
-            )
+            shaped = estimate.next_shapes(clip, shapes, noised, asked.widths, self.noise_multiplier, settings.power)
             clip, shapes, self._unseen = shaped.clip, shaped.shapes, shaped.unseen
-        self.clip_ = self._median(asked, shapes, clip, math.hypot(settings.last_spread, search.spread)).clip
+        self.clip_ = self._median(asked, shapes, clip, settings.last_span)
         self.shapes_ = [shape.astype(np.float32) for shape in shapes]
 
-    def _median(
-        self, asked: queries.Queries, shapes: list[np.ndarray], clip: float, spread: float
-    ) -> estimate.MedianSearch:
+    def _median(self, asked: queries.Queries, shapes: list[np.ndarray], clip: float, span: float) -> float:
         """C after a search; all that it sees of the data are noised counts."""
         asked.look_at_norms(shapes)
-        settings, noise_of_one = self.settings, self.count_noise / asked.num_examples
-        search = estimate.MedianSearch(
-            clip, spread=spread, noise=noise_of_one, norm_spread=settings.norm_spread, doubt=settings.doubt
-        )
-        for _ in range(settings.counts):
+        search = estimate.MedianSearch(clip, span, self.settings.least_span)
+        for _ in range(self.settings.counts):
             noised = asked.count(search.clip) + self.count_noise * self._normals([[]])[0]
             search.move(float(noised) / asked.num_examples + 0.5)
-        return search
-
-    def _frequencies(self, asked: queries.Queries) -> estimate.Frequencies:
-        """N with noise, and the method's constants for it."""
-        settings = self.settings
-        return estimate.Frequencies(
-            self._noised(asked.present()),
-            signal=settings.signal(asked.num_examples, self.noise_multiplier),
-            power=settings.frequency_power,
-            most_power=settings.most_power,
-            least_time=settings.least_time,
-            visible=settings.visible,
-            least_size=settings.least_size,
-        )
+        return search.clip
 
     def _noised_rows(self, asked: queries.Queries, clip: float, shapes: list[np.ndarray]) -> list[np.ndarray]:
         """M with noise."""
-        return self._noised(asked.rows(clip, shapes))
-
-    def _noised(self, sums: list[np.ndarray]) -> list[np.ndarray]:
-        """A vector of sums with noise z_w."""
+        sums = asked.rows(clip, shapes)
         normals = self._normals([part.shape for part in sums])
         return [part + self.noise_multiplier * normal for part, normal in zip(sums, normals)]
 
@@ -311,16 +284,11 @@ class PrivateScales:
 
     @classmethod
     def _from_file(cls, about: dict[str, Any], shapes: list[np.ndarray]) -> PrivateScales:
-        settings = dict(about["settings"])
-        if "frequency_rounds" not in settings:  # of before that was asked
-            spans = ("first_span", "last_span", "least_span")
-            settings = {name: value for name, value in settings.items() if name not in spans}
-            settings["frequency_rounds"] = 0
         scales = cls(
             noise_multiplier=about["noise_multiplier"],
             count_noise=about["count_noise"],
             classes=about["classes"],
-            settings=method.Method(**settings),
+            settings=method.Method(**about["settings"]),
         )
         checked = core.Scales(about["clip"], shapes)  # raises where the numbers can't be scales
         scales.clip_, scales.shapes_ = checked.clip, list(checked.shapes)

@@ -1,19 +1,17 @@
-"""The three things that the warm-up asks of the data, over all of it, at the weights that the model has now.
+"""The two things that the warm-up asks of the data, over all of it, at the weights that the model has now.
 
 | query     | sums over the examples k                      | moved by one example, at most              |
 |-----------|-----------------------------------------------|--------------------------------------------|
 | `count`   | 1[|g_k / h| <= C] - 1/2                       | 1/2                                        |
 | `rows`    | |u_k,row i| for all rows i, where             | 1, in L2 norm over all rows together       |
 |           | u_k = g_k / (C h) clipped to norm 1           | (`gradients.row_norms` has the proof)      |
-| `present` | e_ki / (sum_j e_kj)^(1/2) for all rows i: is  | 1, likewise                                |
-|           | row i of g_k not 0 (e_ki = 1, else 0)         |                                            |
 
-An example whose gradient is not finite answers -1/2 and 0s. (1[.] - 1/2 and not 1[.]: half of n, which is public, is
+An example whose gradient is not finite answers -1/2 and 0. (1[.] - 1/2 and not 1[.]: half of n, which is public, is
 taken off, and what is left has half the sensitivity.)
 
 The norms |g_k / h| of all examples do not depend on C, so one pass over the data serves all counts with one h. They
-stay in this object. `count`, `rows` and `present` return sums without noise: whoever calls them adds it before
-anything else looks at them.
+stay in this object. `count` and `rows` return sums without noise: whoever calls them adds it before anything else
+looks at them.
 
 Examples are kept apart as in training: the same proof, the same refusals.
 """
@@ -58,16 +56,16 @@ class Queries:
         scale = [tf.TensorSpec(shape, tf.float32) for shape in self.row_shapes]
         losses = _losses_of(model, loss)
 
-        def ask(batch: Any, scale: list[tf.Tensor], **asked: bool) -> gradients.ClippedRowNorms:
+        def ask(batch: Any, scale: list[tf.Tensor], sums: bool) -> gradients.ClippedRowNorms:
             with tf.GradientTape() as tape:
                 values = losses(batch)
             values = checks.per_example_loss(values, None, 1, tape)
-            return gradients.clipped_row_norms(values, self.variables, tape, scale, path=gradient_path, **asked)
+            return gradients.clipped_row_norms(values, self.variables, tape, scale, path=gradient_path, sums=sums)
 
-        def traced(**asked: bool) -> Callable[..., gradients.ClippedRowNorms]:
-            return tf.function(lambda b, s: ask(b, s, **asked), input_signature=[batch, scale], autograph=False)
+        def traced(sums: bool) -> Callable[..., gradients.ClippedRowNorms]:
+            return tf.function(lambda b, s: ask(b, s, sums), input_signature=[batch, scale], autograph=False)
 
-        self._norms_of, self._rows_of, self._present_of = traced(sums=False), traced(), traced(present=True)
+        self._norms_of, self._rows_of = traced(False), traced(True)
         self._norms: np.ndarray | None = None
 
     def look_at_norms(self, shapes: Sequence[np.ndarray]) -> None:
@@ -85,16 +83,10 @@ class Queries:
 
     def rows(self, clip: float, shapes: Sequence[np.ndarray]) -> list[np.ndarray]:
         """M: sum_k |u_k,row i| for all rows. No noise yet."""
-        return self._summed(self._rows_of, [clip * shape for shape in shapes])
-
-    def present(self) -> list[np.ndarray]:
-        """N: how often each row is not 0, an example's rows over the root of their number. No noise yet."""
-        return self._summed(self._present_of, [np.ones(shape) for shape in self.row_shapes])
-
-    def _summed(self, of: Callable[..., gradients.ClippedRowNorms], shapes: Sequence[np.ndarray]) -> list[np.ndarray]:
-        scale, total = _tensors(shapes), [np.zeros(shape) for shape in self.row_shapes]
+        scale = _tensors([clip * shape for shape in shapes])
+        total = [np.zeros(shape) for shape in self.row_shapes]
         for batch in self._slices():
-            for whole, part in zip(total, of(batch, scale).total):
+            for whole, part in zip(total, self._rows_of(batch, scale).total):
                 whole += part.numpy()
         return total
 

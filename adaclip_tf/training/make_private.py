@@ -127,14 +127,7 @@ def make_private(
         found = classes_of(model, loss, example) if classes is None else validate.positive_integer("classes", classes)
         kernels = sum(len(variable.shape) > 1 for variable in model.trainable_variables)
         plan = planning.make_plan(
-            **wanted,
-            classes=found,
-            kernels=kernels,
-            before=spent,
-            settings=settings,
-            target_columns=columns,
-            squared=is_squared(loss),
-            coordinates=sum(int(np.prod(variable.shape)) for variable in model.trainable_variables),
+            **wanted, classes=found, kernels=kernels, before=spent, settings=settings, target_columns=columns
         )
         if learning_rate is not None:
             plan = dataclasses.replace(plan, learning_rate=learning_rate)
@@ -242,12 +235,6 @@ def classes_of(model: Any, loss: Any, example: Any) -> int:
         return 2
     outputs = tf.nest.flatten(model(tf.keras.utils.unpack_x_y_sample_weight(example)[0]))
     return max(int(output.shape[-1] or 2) for output in outputs)
-
-
-def is_squared(loss: Any) -> bool:
-    """Whether a squared error is among the losses."""
-    names = [name.lower() for name in _names(loss)]
-    return any(("squared" in name and "hinge" not in name) or name in ("mse", "msle") for name in names)
 
 
 def _names(loss: Any) -> list[str]:

@@ -98,8 +98,6 @@ def make_plan(
     before: dp_accounting.DpEvent | None,
     settings: Method,
     target_columns: int = 0,
-    squared: bool = False,
-    coordinates: int = 1,
 ) -> Plan:
     """Calibrates a training.
 
@@ -108,7 +106,6 @@ def make_plan(
       before: what was spent on the same data, within the target.
       settings: the constants of the method.
       target_columns: how many targets are to be scaled for each example; 0 for none.
-      squared, coordinates: whether the loss is a squared error, and d, on which its learning rate hangs.
       The rest: as for `make_private`.
     """
     steps = Mechanism(1.0, num_examples, batch_size).count(epochs=validate.positive_integer("epochs", epochs))
@@ -144,7 +141,7 @@ def make_plan(
         rows_noise=noise.rows,
         counts_noise=noise.counts,
         classes=classes,
-        learning_rate=settings.learning_rate(alone, batch_size, steps, classes, kernels, squared, coordinates),
+        learning_rate=settings.learning_rate(alone, batch_size, steps, classes, kernels),
         rate_fall=settings.rate_fall,
         targets_noise=targets_noise,
     )

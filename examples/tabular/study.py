@@ -22,7 +22,7 @@ How a change of the default is chosen (written down before the second round of c
 3. What was chosen is judged once, by `problems.RESERVED` and by the test sets of the comparison, and is told
    whatever comes out. The default changes if it is level with the old one or better on each of the reserved ones.
 
-What came of it, and where it was not as written: see `words.AFTER_STUDY`, which the page has.
+What came of it, and where it was not as written: `words.ROUND_2` and what follows it, which the page has.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ from absl import app, flags
 from adaclip_tf.scales import estimate
 from adaclip_tf.scales.method import DEFAULT, Method
 from adaclip_tf.training import plan as planning
-from examples.tabular import competitors, problems, report, study_before, study_problems, study_table
+from examples.tabular import competitors, problems, report, study_problems, study_scales, study_table
 from examples.tabular.comparison import Runs
 from examples.tabular.problems import Problem
+from examples.tabular.study_scales import Apart
 from examples.tabular.tables import Table
 
-SEEDS, SEEDS_OF_FEW = 4, 24  # for sets of some hundred rows
+SEEDS, SEEDS_OF_FEW, SEEDS_OF_FEW_2 = 4, 24, 16  # for sets of some hundred rows; in the second round
 FIRST_SEED, FIRST_OF_ROUND_2, FIRST_TO_JUDGE = 5000, 9000, 1000
 SEEDS_TO_JUDGE = 20
 LOOKED_AT = (
@@ -63,14 +64,9 @@ LOOKED_AT = (
 )
 
 
-# As the default was until these changes were tried.
-BEFORE = dataclasses.replace(DEFAULT, power=0.4, frequency_rounds=0)
-SPANS = (32.0, 2.0)
-
-
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """What is other than in the default as it was.
+    """What is other than in the default.
 
     Attributes:
       about: in words.
@@ -81,27 +77,29 @@ class Change:
       shares: how these are known: "known" or "asked" from (E |u|)^2 / E |u|^2, the sums of squares in one more round;
         "counted" or "count_asked" from how often a row is not 0: in one more round of vectors 1[u_i != 0] of norm 1.
       rate_noisy: factor of the learning rate where noise sets it.
-      spans: whether medians are searched by spans, as they were; else by `estimate.MedianSearch`.
-      squared: whether the learning rate of a squared loss goes by the time that each coordinate has.
+      apart: the constants of sizes and frequencies apart, asked in one more round; or None.
+      believing: whether medians are searched by `study_scales.BelievingSearch`.
+      squared: whether the learning rate of a squared loss goes by `study_scales.squared_factor`.
     """
 
     about: str
-    settings: Method = BEFORE
+    settings: Method = DEFAULT
     floor: str = "median"
     part: float = 1.0
     shares: str = ""
     rate_noisy: float = 1.0
-    spans: bool = True
+    apart: Apart | None = None
+    believing: bool = False
     squared: bool = False
 
 
 def _with(**values: Any) -> Method:
-    return dataclasses.replace(BEFORE, **values)
+    return dataclasses.replace(DEFAULT, **values)
 
 
-_ONE_MORE = _with(rounds=BEFORE.rounds + 1, share=BEFORE.share * (BEFORE.rounds + 1) / BEFORE.rounds)
+_ONE_MORE = _with(rounds=DEFAULT.rounds + 1, share=DEFAULT.share * (DEFAULT.rounds + 1) / DEFAULT.rounds)
 CHANGES = {
-    "before": Change("the default as it was"),
+    "default": Change("the default"),
     "no_floor": Change("no row is raised", part=0.0),
     "floor_quarter": Change("rows are raised to a quarter of the median", part=0.25),
     "floor_half": Change("rows are raised to half of the median", part=0.5),
@@ -116,17 +114,18 @@ CHANGES = {
     "fewer_questions": Change("6 counts in each search, 2 rounds", _with(counts=6, rounds=2, share=0.02)),
 }
 
-# Sizes and frequencies apart, by one more question; with the new search; and with the rate of squared losses: `now` is
-# the default. `problems.RESERVED` judged `first_judged`, RESERVED_AGAIN `second_judged`, and RESERVED_LAST `now`.
-_FIRST = dataclasses.replace(DEFAULT, power=0.7, least_size=1e-9, most_power=0.5)
-_SECOND = dataclasses.replace(DEFAULT, power=0.7)
+# Sizes and frequencies apart, by one more question, with another search, and with another rate for squared losses:
+# what `problems.RESERVED`, RESERVED_AGAIN and RESERVED_LAST judged.
+_NEW = Change("", _ONE_MORE, believing=True, squared=True)
 ROUND_2 = {
-    "before": CHANGES["before"],
-    "first_judged": Change("without a least size", _FIRST, spans=False, squared=True),
-    "second_judged": Change("and the rate", _SECOND, spans=False, squared=True),
-    "search": Change("one more question, and the search", DEFAULT, spans=False),
-    "now": Change("and the rate", DEFAULT, spans=False, squared=True),
+    "default": CHANGES["default"],
+    "first_judged": dataclasses.replace(
+        _NEW, about="no least size", apart=Apart(power=0.7, least_size=1e-9, most_power=0.5)
+    ),
+    "second_judged": dataclasses.replace(_NEW, about="a least size", apart=Apart(power=0.7)),
+    "last_judged": dataclasses.replace(_NEW, about="the power of the default", apart=Apart()),
 }
+TOLD_OF_ROUND_2 = ("default", "second_judged", "last_judged")
 EVERY = {**CHANGES, **ROUND_2}
 
 
@@ -136,14 +135,13 @@ def train(problem: Problem, table: Table, change: Change, seed: int) -> dict[str
     x, y, n = competitors.with_ones(table.x_train), table.y_train, len(table.x_train)
     weights = competitors.initial_weights(problem, table.x_train.shape[1], rng)
     classes = problem.outputs if problem.kind == "softmax" else 2
-    squared = change.squared and problem.kind == "linear"
-    coordinates = sum(kernel.size for kernel in weights)
-    plan = _plan(problem, n, classes, change.settings, squared, coordinates)
+    plan = _plan(problem, n, classes, change.settings)
     asked = _Warmup(problem, weights, x, y, plan, change, rng)
     clip, shapes = asked.learn()
+    coordinates = sum(kernel.size for kernel in weights)
     mult = change.settings.multiplier_for(plan.noise_multiplier, coordinates, problem.batch_size, classes)
     sizes = [clip * shape for shape in shapes]
-    rate, z = _rate(problem, plan, change, classes), plan.noise_multiplier
+    rate, z = _rate(problem, plan, change, classes, coordinates), plan.noise_multiplier
     power, unseen, decay = [np.zeros(w.shape, np.float32) for w in weights], 1.0, change.settings.damping_decay
     with np.errstate(over="ignore", invalid="ignore"):
         for step in range(plan.steps):
@@ -165,9 +163,7 @@ def train(problem: Problem, table: Table, change: Change, seed: int) -> dict[str
 
 
 @functools.lru_cache(maxsize=256)
-def _plan(
-    problem: Problem, examples: int, classes: int, settings: Method, squared: bool = False, coordinates: int = 1
-) -> planning.Plan:
+def _plan(problem: Problem, examples: int, classes: int, settings: Method) -> planning.Plan:
     return planning.make_plan(
         num_examples=examples,
         batch_size=problem.batch_size,
@@ -179,15 +175,21 @@ def _plan(
         accountant="rdp",
         before=None,
         settings=settings,
-        squared=squared,
-        coordinates=coordinates,
     )
 
 
-def _rate(problem: Problem, plan: planning.Plan, change: Change, classes: int) -> float:
+def _rate(problem: Problem, plan: planning.Plan, change: Change, classes: int, coordinates: int) -> float:
     by_class = change.settings.rate_per_class * max(classes, 2)
     noisy = change.settings.learning_rate(plan.noise_alone, problem.batch_size, plan.steps, classes, 1) < by_class
+    if change.squared and problem.kind == "linear":
+        by_noise = change.settings.rate_by_noise * problem.batch_size / (plan.noise_alone * math.sqrt(plan.steps))
+        return min(by_class, by_noise * study_scales.squared_factor(_signal(plan), coordinates))
     return plan.learning_rate * (change.rate_noisy if noisy else 1.0)
+
+
+def _signal(plan: planning.Plan) -> float:
+    """t = n q sqrt T / z0."""
+    return plan.batch_size * math.sqrt(plan.steps) / plan.noise_alone
 
 
 class _Warmup:
@@ -204,14 +206,14 @@ class _Warmup:
         """C and a column of h for each matrix."""
         settings = self._change.settings
         shapes = [np.ones(a.shape[1], np.float32) for a, _ in self._pairs]
-        clip = self._median(shapes, 1.0, 0)
-        self._asked = self._frequencies() if settings.frequency_rounds else None
-        rounds = settings.rounds - self._change.shares.endswith("asked")
+        clip = self._median(shapes, 1.0, settings.first_span)
+        self._asked = self._frequencies() if self._change.apart else []
+        rounds = settings.rounds - (self._change.shares.endswith("asked") or self._change.apart is not None)
         for last in [False] * (rounds - 1) + [True]:
             noised = self._sums(clip, shapes, 1, self._rng)
             shares = self._shares(clip, shapes, noised) if self._change.shares and last else None
             clip, shapes = self._next(clip, shapes, noised, shares)
-        return self._median(shapes, clip, 1), [shape[:, None].astype(np.float32) for shape in shapes]
+        return self._median(shapes, clip, settings.last_span), [shape[:, None].astype(np.float32) for shape in shapes]
 
     def _clipped(self, clip: float, shapes: Sequence[np.ndarray]) -> np.ndarray:
         return 1.0 / np.maximum(1.0, self._norms(shapes) / clip)
@@ -220,44 +222,28 @@ class _Warmup:
         parts = zip(self._pairs, self._dy, shapes)
         return np.sqrt(sum(((a / h) ** 2).sum(axis=1) * dy**2 for (a, _), dy, h in parts))
 
-    def _median(self, shapes: Sequence[np.ndarray], clip: float, which: int) -> float:
+    def _median(self, shapes: Sequence[np.ndarray], clip: float, span: float) -> float:
         norms, settings = self._norms(shapes), self._change.settings
-        search: Any = study_before.SpanSearch(clip, SPANS[which])
-        if not self._change.spans:
-            spread = math.hypot(settings.last_spread, self._spread) if which else settings.first_spread
-            search = estimate.MedianSearch(
-                clip,
-                spread=spread,
-                noise=self._plan.counts_noise / self._examples,
-                norm_spread=settings.norm_spread,
-                doubt=settings.doubt,
-            )
+        search: Any = estimate.MedianSearch(clip, span, settings.least_span)
+        if self._change.believing:
+            spread = math.hypot(study_scales.LAST_SPREAD, self._spread) if self._spread else study_scales.FIRST_SPREAD
+            search = study_scales.BelievingSearch(clip, spread, self._plan.counts_noise / self._examples)
         for _ in range(settings.counts):
             count = float((norms <= search.clip).sum()) + self._plan.counts_noise * self._rng.standard_normal()
             search.move(count / self._examples)
         self._spread = getattr(search, "spread", 0.0)
         return search.clip
 
-    def _frequencies(self) -> estimate.Frequencies:
-        """How often rows are not 0, as `PrivateScales` asks it."""
-        settings, noise = self._change.settings, self._plan.rows_noise
-        not_zero = [(a != 0.0) & np.any(dy != 0.0, axis=1, keepdims=True) for (a, dy) in self._pairs]
-        not_zero = [part.astype(np.float64) for part in not_zero]
+    def _frequencies(self) -> list[np.ndarray]:
+        """N with noise, of each kernel and bias."""
+        not_zero = [((a != 0.0) & np.any(dy != 0.0, axis=1, keepdims=True)).astype(float) for a, dy in self._pairs]
         together = np.sqrt(np.maximum(1.0, sum(part.sum(axis=1) for part in not_zero)))
         noised: list[np.ndarray] = []
         for part in not_zero:
             total = part.T @ (1.0 / together)
-            total = total + noise * self._further.standard_normal(total.shape)
+            total = total + self._plan.rows_noise * self._further.standard_normal(total.shape)
             noised += [total[:-1], total[-1:]]
-        return estimate.Frequencies(
-            noised,
-            signal=settings.signal(self._examples, noise),
-            power=settings.frequency_power,
-            most_power=settings.most_power,
-            least_time=settings.least_time,
-            visible=settings.visible,
-            least_size=settings.least_size,
-        )
+        return noised
 
     def _sums(self, clip: float, shapes: Sequence[np.ndarray], order: int, rng: Any) -> list[np.ndarray]:
         """sum_k |u_k,row|^order with noise."""
@@ -304,24 +290,43 @@ class _Warmup:
         cut = lambda arrays: [part for array in arrays for part in (array[:-1], array[-1:])]  # noqa: E731
         widths = [width for _, dy in self._pairs for width in (dy.shape[1], dy.shape[1])]
         arguments = (self._plan.rows_noise, self._change.settings.power)
-        if self._change.floor == "median" and self._change.part == 1.0:
-            found = estimate.next_shapes(clip, cut(shapes), cut(noised), widths, *arguments, self._asked)
+        if self._change.apart is not None:
+            clip, new = self._next_apart(clip, cut(shapes), cut(noised), widths)
+        elif self._change.floor == "median" and self._change.part == 1.0:
+            found = estimate.next_shapes(clip, cut(shapes), cut(noised), widths, *arguments)
             new, clip = found.shapes, found.clip
         else:
             cuts = (cut(shapes), cut(noised), widths)
             clip, new = _next_shapes(clip, *cuts, *arguments, shares and cut(shares), self._change)
         return clip, [np.concatenate(new[index : index + 2]) for index in range(0, len(new), 2)]
 
+    def _next_apart(self, clip, shapes, noised, widths) -> tuple[float, list[np.ndarray]]:
+        noise = self._plan.rows_noise
+        believed = _believed(shapes, noised, noise)
+        apart, signal = self._change.apart, _signal(self._plan)
+        return _scaled(
+            clip, shapes, believed, widths, study_scales.shapes(believed, self._asked, widths, noise, signal, apart)
+        )
+
 
 def _next_shapes(clip, shapes, noised, widths, noise, power, shares, change):
     """`estimate.next_shapes` without help for what is not seen, which none of the problems needs."""
-    believed = [estimate.shrunk(m * h, noise * h) for m, h in zip(noised, shapes)]
-    largest = max(float(m.max()) for m in believed)
-    believed = [np.maximum(m, 1e-12 * largest) for m in believed]
+    believed = _believed(shapes, noised, noise)
     raised = [np.maximum(m, change.part * np.median(m)) for m in believed] if change.floor == "median" else believed
     if shares is not None:
         raised = [m * np.maximum(1.0, np.median(s) / s) for m, s in zip(believed, shares)]
     new = [(m / math.sqrt(width)) ** power for m, width in zip(raised, widths)]
+    return _scaled(clip, shapes, believed, widths, new)
+
+
+def _believed(shapes, noised, noise):
+    found = [estimate.shrunk(m * h, noise * h) for m, h in zip(noised, shapes)]
+    largest = max(float(m.max()) for m in found)
+    return [np.maximum(m, 1e-12 * largest) for m in found]
+
+
+def _scaled(clip, shapes, believed, widths, new):
+    """h with a root mean square of 1, and C so that as much is clipped as before."""
     total = sum(width * float(np.sum(h**2)) for h, width in zip(new, widths))
     typical = math.sqrt(total / sum(width * h.size for h, width in zip(new, widths)))
     new = [h / typical for h in new]
@@ -335,15 +340,16 @@ def run(
     """The metrics of each change, on held-out parts."""
     problem = study_problems.PROBLEMS[name]
     load = functools.lru_cache(maxsize=1)(lambda: problems.held_out(problem.load(data_dir)))
-    number = seeds or (SEEDS_OF_FEW if problem.tuning_seeds > 3 else SEEDS)
+    few = SEEDS_OF_FEW_2 if first == FIRST_OF_ROUND_2 else SEEDS_OF_FEW
+    number = seeds or (few if problem.tuning_seeds > 3 else SEEDS)
     return _outcomes(problem, load, changes, runs, range(first, first + number), "study")
 
 
 def judge(problem: Problem, runs: Runs, seeds: int | None, data_dir: str | None) -> dict[str, list[float]]:
-    """The default before, and what each set of reserved problems judged, on a test set."""
+    """The default, and what each set of reserved problems judged, on a test set."""
     load = functools.lru_cache(maxsize=1)(lambda: problem.load(data_dir))
     numbers = range(FIRST_TO_JUDGE, FIRST_TO_JUDGE + (seeds or SEEDS_TO_JUDGE))
-    return _outcomes(problem, load, ("before", "first_judged", "second_judged", "now"), runs, numbers, "judge")
+    return _outcomes(problem, load, tuple(ROUND_2), runs, numbers, "judge")
 
 
 def _outcomes(
@@ -374,8 +380,8 @@ def main(argv):
         report.store("judged", found)
         return
     names = list(study_problems.PROBLEMS) if "all" in values.problem else values.problem
-    known = ROUND_2 if values.round == 2 else CHANGES
-    changes = list(known) if "all" in values.change else list(dict.fromkeys(["before", *values.change]))
+    known = TOLD_OF_ROUND_2 if values.round == 2 else tuple(CHANGES)
+    changes = list(known) if "all" in values.change else list(dict.fromkeys(["default", *values.change]))
     first = FIRST_OF_ROUND_2 if values.round == 2 else FIRST_SEED
     for name in names:
         keep(name, run(name, changes, runs, values.seeds, values.data_dir, first))
@@ -385,7 +391,7 @@ def main(argv):
 
 if __name__ == "__main__":
     flags.DEFINE_multi_enum("problem", ["all"], ["all", *study_problems.PROBLEMS], "Which; may be given several times.")
-    flags.DEFINE_multi_enum("change", ["all"], ["all", *EVERY], "Which, beside the default as it was.")
+    flags.DEFINE_multi_enum("change", ["all"], ["all", *EVERY], "Which, beside the default.")
     flags.DEFINE_integer("round", 1, "1: ideas, each by itself. 2: what came of them.", lower_bound=1, upper_bound=2)
     flags.DEFINE_bool("judge", False, "Judge the second round by the test sets of the reserved problems.")
     flags.DEFINE_integer("seeds", None, "Runs of each; 4, or 24 for small sets, without it.", lower_bound=2)

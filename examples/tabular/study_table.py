@@ -11,14 +11,14 @@ from examples.tabular import study_problems
 
 
 def table(found: dict[str, dict[str, list[float]]], wanted: Iterable[str] = study_problems.PROBLEMS) -> str:
-    """The default as it was, and how far each change is off it by seed; bold beyond two standard errors."""
+    """The default, and how far each change is off it by seed; bold beyond two standard errors."""
     changes = list(next(iter(found.values())))
     lines = ["| " + " | ".join(["problem", *changes]) + " |", "|---|" + "--:|" * len(changes)]
     for name, metrics in found.items():
         cells = [name]
         for change, values in metrics.items():
-            base = 0.0 if change == "before" else np.array(metrics["before"])
-            cells.append(_cell(np.array(values) - base, change != "before"))
+            base = 0.0 if change == "default" else np.array(metrics["default"])
+            cells.append(_cell(np.array(values) - base, change != "default"))
         lines.append("| " + " | ".join(cells) + " |")
     missing = [name for name in wanted if name not in found]
     return "\n".join(lines) + (f"\n\nNOT RUN to the end: {', '.join(missing)}." if missing else "")

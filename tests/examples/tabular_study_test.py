@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from adaclip_tf import PrivateScales
-from examples.tabular import competitors, default, problems, study, study_before, study_problems, study_table
+from examples.tabular import competitors, default, problems, study, study_problems, study_scales, study_table
 from examples.tabular.tables import Table
 
 PROBLEM = problems.Problem("toy", "toy", lambda _: None, "softmax", "accuracy", 4.0, 50, 4, outputs=3)
@@ -34,7 +34,7 @@ def warm_up(change, hidden=0, noise=0.0):
 
 
 def test_the_warm_up_is_that_of_the_library():
-    data, (clip, shapes) = table(), warm_up(study.ROUND_2["now"])
+    data, (clip, shapes) = table(), warm_up(study.CHANGES["default"])
     model = default.build(PROBLEM, data.x_train.shape[1])
     scales = PrivateScales(noise_multiplier=0.0, count_noise=0.0, classes=3)
     scales.fit(model, default.loss_of(PROBLEM), (data.x_train, data.y_train))
@@ -45,11 +45,11 @@ def test_the_warm_up_is_that_of_the_library():
 
 def test_floors():
     """In its own variable the small column is below the median, as the two rare ones are."""
-    names = ("before", "no_floor", "rare_known", "rare_counted", "rare_count_asked")
+    names = ("default", "no_floor", "rare_known", "rare_counted", "rare_count_asked")
     h = {name: warm_up(study.CHANGES[name])[1][0][:-1, 0] for name in names}
     small, dense, *rare = h["no_floor"]
     assert max(small, *rare) < 0.5 * dense
-    lowest = np.sort(h["before"])
+    lowest = np.sort(h["default"])
     assert lowest[0] == lowest[1] > 1.1 * np.sort(h["no_floor"])[1] / dense * lowest[-1]
     for name in ("rare_known", "rare_counted", "rare_count_asked"):  # the last one without noise here
         changed = h[name] / h[name][1]
@@ -59,7 +59,15 @@ def test_floors():
 
 @pytest.mark.parametrize(
     "name, hidden",
-    [("before", 3), ("now", 3), ("before", 0), ("now", 0), ("rate_05", 0), ("rare_asked", 0), ("rare_count_asked", 0)],
+    [
+        ("default", 3),
+        ("last_judged", 3),
+        ("default", 0),
+        ("last_judged", 0),
+        ("rate_05", 0),
+        ("rare_asked", 0),
+        ("rare_count_asked", 0),
+    ],
 )
 def test_every_change_trains(name, hidden):
     outcome = study.train(dataclasses.replace(PROBLEM, hidden=hidden), table(), study.EVERY[name], seed=1)
@@ -68,7 +76,7 @@ def test_every_change_trains(name, hidden):
 
 
 def test_one_more_round_is_paid_for():
-    names = ("before", "rare_count_asked", "now")
+    names = ("default", "rare_count_asked", "last_judged")
     plans = [study._plan(PROBLEM, 500, 3, study.EVERY[name].settings) for name in names]
     for plan in plans[1:]:
         assert plans[0].rows_noise == pytest.approx(plan.rows_noise)
@@ -76,25 +84,44 @@ def test_one_more_round_is_paid_for():
 
 
 def test_the_rate_of_a_squared_loss_alone_is_changed():
-    """By d = 5 and t = 50 sqrt(40) / z0: as `Method.learning_rate` has it."""
     for kind, now in (("linear", True), ("softmax", False)):
         problem = dataclasses.replace(PROBLEM, kind=kind, outputs=1 if kind == "linear" else 3, epsilon=0.5)
-        found = [
-            study.train(problem, table(), study.EVERY[name], seed=1)["learning_rate"] for name in ("search", "now")
-        ]
+        names = ("default", "last_judged")
+        found = [study.train(problem, table(), study.EVERY[name], seed=1)["learning_rate"] for name in names]
         assert (found[1] < found[0]) == now
+    assert [study_scales.squared_factor(t, 10) for t in (1e3, 250.0, 125.0, 1.0)] == [1.0, 1.0, 0.5**0.5, 0.5]
 
 
-def test_a_search_by_spans():
-    """Up by 32, up by 32, down by sqrt(32), down by sqrt(32), up by 32^(1/4): C = 32^(2 - 1 + 1/4)."""
-    search = study_before.SpanSearch(1.0, 32.0)
-    for fraction in (0.1, 0.3, 0.8, 0.5, 0.49):
-        search.move(fraction)
-    assert search.clip == pytest.approx(32.0**1.25)
-    for _ in range(20):
-        search.move(0.9)
-        search.move(0.1)
-    assert search.span == 1.05
+@pytest.mark.parametrize("median", [1e-6, 1.0, 1e6])
+def test_a_search_that_believes_finds_a_median_however_far_it_is(median):
+    rng = np.random.default_rng(0)
+    norms = median * rng.lognormal(0.0, 0.7, 10_001)
+    search = study_scales.BelievingSearch(1.0, 1.75, 0.005)
+    for _ in range(12):
+        search.move(float((norms <= search.clip).mean()) + 0.005 * rng.normal())
+    assert search.clip == pytest.approx(median, rel=0.25)
+
+
+def apart(m, f, signal, noise=0.0, **constants):
+    """h of one variable over that of its last row."""
+    settings = study_scales.Apart(power=0.5, **constants)
+    (h,) = study_scales.shapes([np.array(m)], [np.array(f)], [1], noise, signal, settings)
+    return h / h[-1]
+
+
+def test_what_is_small_and_what_is_rare_are_told_apart():
+    """m = 4, 1, 1 and f = 1, 1/4, 1 are sizes 4, 4, 1. s0 is 0 in a long training, 9/8 at t = 5 d + 10, and infinite
+    at t = 5 d: n0 = 9/4."""
+    m, f = [4.0, 1.0, 1.0], [8.0, 2.0, 8.0]
+    np.testing.assert_allclose(apart(m, f, 1e12), [2.0, 2.0 * 0.25**0.1, 1.0])
+    np.testing.assert_allclose(apart(m, f, 15.0), [2.0, 2.0 * 0.25**0.4, 1.0])
+    rare, often = (share**0.1 * (share / (share + 1.125)) ** 0.3 for share in (0.25, 1.0))
+    np.testing.assert_allclose(apart(m, f, 25.0), [2.0, 2.0 * rare / often, 1.0])
+
+
+def test_a_row_that_is_tiny_or_never_there_gets_no_enormous_steps():
+    np.testing.assert_allclose(apart([1e-6, 4.0, 4.0], [8.0, 8.0, 8.0], 1e12), [0.1**0.5, 1.0, 1.0])
+    np.testing.assert_allclose(apart([1e-12, 4.0, 4.0], [0.0, 8.0, 8.0], 1e12), [1e-4**0.1, 1.0, 1.0])
 
 
 def test_problems_of_the_comparison_are_judged_on_held_out_parts_alone():
@@ -107,5 +134,5 @@ def test_problems_of_the_comparison_are_judged_on_held_out_parts_alone():
 
 
 def test_the_table_says_what_is_clear():
-    found = {"toy": {"before": [50.0, 52.0], "one": [51.0, 53.0], "two": [50.0, 53.0]}}
+    found = {"toy": {"default": [50.0, 52.0], "one": [51.0, 53.0], "two": [50.0, 53.0]}}
     assert study_table.table(found).splitlines()[2] == "| toy | 51.00 ± 1.00 | **+1.00 ± 0.00** | +0.50 ± 0.50 |"

@@ -59,16 +59,14 @@ CASES = [(mlp, "auto"), (mlp, "jacobian"), (convolution, "auto"), (recurrent, "a
 class Asked:
     """`clipped_row_norms` of a model, for any batch and any scales, traced once."""
 
-    def __init__(self, model, path, weighted=False, present=False):
+    def __init__(self, model, path, weighted=False):
         self.variables, loss = [*model.trainable_variables], models.per_example_loss()
         self.shapes = [rows.row_shape(variable.shape) for variable in self.variables]
 
         def ask(inputs, labels, scale, omega=None):
             with tf.GradientTape() as tape:
                 losses = loss(labels, model(inputs, training=True), sample_weight=omega)
-            return gradients.clipped_row_norms(
-                losses, model.trainable_variables, tape, scale, path=path, present=present
-            )
+            return gradients.clipped_row_norms(losses, model.trainable_variables, tape, scale, path=path)
 
         scale = [tf.TensorSpec(shape) for shape in self.shapes]
         signature = [tf.TensorSpec([None, 16]), tf.TensorSpec([None], tf.int64), scale]
@@ -157,56 +155,6 @@ def test_weights_do_as_in_training(path, rng):
         np.testing.assert_allclose(np.concatenate(fewer), np.concatenate([e.ravel() for e in expected]), rtol=1e-4)
         moved = np.concatenate([part.ravel() for part in totals]) - np.concatenate(fewer)
         assert np.linalg.norm(moved) <= 1.0 + 1e-4
-
-
-def sparse(inputs):
-    """Half of the inputs are 0, of the second example all but one, of the third all."""
-    inputs = np.where(np.arange(inputs.size).reshape(inputs.shape) % 2, inputs, 0.0).astype(np.float32)
-    inputs[1, 2:], inputs[2] = 0.0, 0.0
-    return inputs
-
-
-def presence_by_hand(model, inputs, labels):
-    """For each example, 1 for the rows of its own gradient that are not 0, over the root of how many they are."""
-    loss, totals = models.per_example_loss(), None
-    for k in range(len(inputs)):
-        with tf.GradientTape() as tape:
-            value = loss(labels[k : k + 1], model(inputs[k : k + 1]))
-        there = [np.any(np.asarray(g) != 0.0, axis=-1) for g in tape.gradient(value, model.trainable_variables)]
-        flat = np.concatenate([part.ravel() for part in there]) / np.sqrt(max(1, sum(part.sum() for part in there)))
-        totals = flat if totals is None else totals + flat
-    return totals
-
-
-@pytest.mark.parametrize("build, path", [(mlp, "auto"), (mlp, "jacobian"), (convolution, "auto"), (both_paths, "auto")])
-def test_one_example_moves_which_rows_there_are_by_at_most_one(build, path, rng):
-    model = build()
-    inputs, labels = models.data(7, features=16)
-    inputs, asked = sparse(inputs), Asked(model, path, present=True)
-    scale = asked.scales(rng, 0.02)
-    found = asked.flat(inputs, labels, scale)
-    np.testing.assert_allclose(found, presence_by_hand(model, inputs, labels), rtol=1e-5)
-    without = asked.flat(inputs[:6], labels[:6], scale)
-    np.testing.assert_allclose(np.linalg.norm(found - without), 1.0, rtol=1e-5)
-    for value in EXTREMES:
-        neighbour = inputs.copy()
-        neighbour[6] = value
-        moved = asked.flat(neighbour, labels, scale) - without
-        assert np.isfinite(moved).all()
-        assert np.linalg.norm(moved) <= (1.0 + 1e-4 if np.isfinite(value) else 1e-5), value
-
-
-@pytest.mark.parametrize("path", ["auto", "jacobian"])
-def test_which_rows_there_are_counts_by_the_weights_of_examples(path, rng):
-    """Those from 0 to 1; nothing else moves it by more than 1."""
-    model = mlp()
-    inputs, labels = models.data(4, features=16)
-    inputs, asked = sparse(inputs), Asked(model, path, weighted=True, present=True)
-    scale = asked.scales(rng, 1.0)
-    totals, _ = asked(inputs, labels, scale, np.float32([1.0, 0.25, 0.5, 3.0]))
-    expected = [presence_by_hand(model, inputs[k : k + 1], labels[k : k + 1]) for k in range(4)]
-    expected = sum(part * weight for part, weight in zip(expected, (1.0, 0.25, 0.5, 1.0)))
-    np.testing.assert_allclose(np.concatenate([total.ravel() for total in totals]), expected, rtol=1e-5)
 
 
 def test_what_training_refuses_is_refused():

@@ -43,22 +43,6 @@ def test_the_learning_rate():
     assert DEFAULT.learning_rate(0.0, 100, 100, 1) == 7.5
 
 
-def test_the_rate_of_a_squared_loss_goes_by_the_time_that_each_coordinate_has():
-    """B sqrt T / (z0 d) over 25: 100 * 10 / (3 * 40 / 3) = 25 and more change nothing; 4 times d, a half; no less."""
-    full = DEFAULT.learning_rate(3.0, 100, 100, 2)
-    for coordinates, factor in ((5, 1.0), (40 / 3, 1.0), (30, (4 / 9) ** 0.5), (160 / 3, 0.5), (5000, 0.5)):
-        found = DEFAULT.learning_rate(3.0, 100, 100, 2, squared=True, coordinates=coordinates)
-        assert found == pytest.approx(factor * full), coordinates
-        assert DEFAULT.learning_rate(3.0, 100, 100, 2, coordinates=coordinates) == full
-    assert DEFAULT.learning_rate(0.0, 100, 100, 2, squared=True, coordinates=5000) == 7.5
-
-
-def test_how_far_a_sum_is_above_the_noise_of_training():
-    """z0 = 2, q = 1/100, T = 400: t = n q sqrt T / z0 = n / 10, which is read off z_w = 100."""
-    assert DEFAULT.signal(8000, DEFAULT.noise(2.0, 0.01, 400).rows) == pytest.approx(800.0)
-    assert DEFAULT.signal(8000, 0.0) == math.inf
-
-
 def test_why_the_rate_falls_as_a_root():
     """Its sum is a straight line's of 4/3 the height, and the sum of its squares 27/32: what the module says."""
     left = 1.0 - np.arange(10_000) / 10_000
@@ -75,14 +59,7 @@ def test_the_rate_of_deep_models_has_a_ceiling():
 
 
 def test_bad_constants_are_named():
-    for name, value in (
-        ("rounds", 0),
-        ("counts", 2.5),
-        ("share", 0.0),
-        ("power", -1.0),
-        ("doubt", 0.0),
-        ("frequency_rounds", 2),
-    ):
+    for name, value in (("rounds", 0), ("counts", 2.5), ("share", 0.0), ("power", -1.0), ("last_span", 1.0)):
         with pytest.raises(ValueError, match=f"`{name}`"):
             Method(**{name: value})
     with pytest.raises(dataclasses.FrozenInstanceError):

@@ -24,7 +24,7 @@ def composed(plan, *others):
     accountant = dp_accounting.rdp.RdpAccountant()
     for event in others:
         accountant.compose(event)
-    accountant.compose(dp_accounting.GaussianDpEvent(plan.rows_noise), 4)
+    accountant.compose(dp_accounting.GaussianDpEvent(plan.rows_noise), 3)
     accountant.compose(dp_accounting.GaussianDpEvent(plan.counts_noise / 0.5), 24)
     step = dp_accounting.PoissonSampledDpEvent(256 / 8000, dp_accounting.GaussianDpEvent(plan.noise_multiplier))
     return accountant.compose(step, plan.steps).get_epsilon(1e-5)

@@ -163,33 +163,15 @@ class Lookup:
         """
         if width != self._width:
             return None
-        norms, distinct = self._norms_of_distinct(weights)
-        return tf.math.unsorted_segment_sum(norms, distinct % self._vocabulary, self._vocabulary)
-
-    def row_presence(self, weights: tf.Tensor | None, width: int) -> tf.Tensor | None:
-        """sum_k weights_k [row of g_k is not 0], or for each k how many rows there are; None likewise."""
-        if width != self._width:
-            return None
-        norms, distinct = self._norms_of_distinct(None)
-        present = tf.cast(tf.not_equal(norms, 0.0), tf.float32)
-        example = tf.cast(distinct // self._vocabulary, tf.int32)
-        if weights is None:
-            return tf.math.unsorted_segment_sum(present, example, self._n)
-        present *= tf.gather(weights, example)
-        return tf.math.unsorted_segment_sum(present, distinct % self._vocabulary, self._vocabulary)
-
-    def _norms_of_distinct(self, weights: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Norms of the rows that an example looks up, weighted, and which: the example's number x vocabulary + row."""
         positions = tf.shape(self._indices)[0]
         each = tf.maximum(positions // tf.maximum(self._n, 1), 1)
         keys = tf.cast(self._indices, tf.int64) + self._vocabulary * tf.cast(tf.range(positions) // each, tf.int64)
         distinct, lookups = tf.unique(keys)
-        values = tf.reshape(self._values, [self._n, positions * self._width // tf.maximum(self._n, 1)])
-        if weights is not None:
-            values = tf.math.multiply_no_nan(values, tf.reshape(weights, [-1, 1]))
+        runs = tf.reshape(self._values, [self._n, positions * self._width // tf.maximum(self._n, 1)])
+        values = tf.math.multiply_no_nan(runs, tf.reshape(weights, [-1, 1]))
         values = tf.reshape(values, [positions, self._width])
         norms = tf.norm(tf.math.unsorted_segment_sum(values, lookups, tf.size(distinct)), axis=1)
-        return norms, distinct
+        return tf.math.unsorted_segment_sum(norms, distinct % self._vocabulary, self._vocabulary)
 
     def examples(self) -> Examples:
         size = self._vocabulary * self._width

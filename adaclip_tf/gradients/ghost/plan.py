@@ -25,8 +25,8 @@ class Handle:
       rule: the type of the op that the gradient was read off, for messages and tests; several where it is a sum.
     """
 
-    def __init__(self, term: Term, shape: tf.TensorShape, rule: str, n: tf.Tensor, poison: tf.Tensor | None = None):
-        self._term, self._n = term, n
+    def __init__(self, term: Term, shape: tf.TensorShape, rule: str, poison: tf.Tensor | None = None):
+        self._term = term
         self._poison = poison
         self._shape = shape
         self.rule = rule
@@ -71,25 +71,6 @@ class Handle:
         if sums is None:
             sums = slices.sum_row_norms(self._term.examples(), weights, width, self._shape.num_elements())
         return tf.reshape(sums, [*self._shape[:-1], 1] if self._shape.rank else [])
-
-    @tf.autograph.experimental.do_not_convert
-    def present_rows(self) -> tf.Tensor:
-        """How many rows of g_k, along the variable's last axis, are not 0: float32 of shape [n]."""
-        return self._presence(None)
-
-    @tf.autograph.experimental.do_not_convert
-    def row_presence(self, weights: tf.Tensor) -> tf.Tensor:
-        """sum_k weights_k [row i of g_k is not 0], with 1 along the last axis, float32; 0 leaves a record out."""
-        sums = self._presence(tf.reshape(tf.cast(weights, tf.float32), [-1]))
-        return tf.reshape(sums, [*self._shape[:-1], 1] if self._shape.rank else [])
-
-    def _presence(self, weights: tf.Tensor | None) -> tf.Tensor:
-        width = int(self._shape[-1]) if self._shape.rank else 1
-        quick = getattr(self._term, "row_presence", None)
-        found = None if quick is None else quick(weights, width)
-        if found is not None:
-            return found
-        return slices.row_presence(self._term.examples(), weights, self._n, width, self._shape.num_elements())
 
     def _divided_rows(self, scale: tf.Tensor) -> Term | None:
         """The gradient over a scale that all coordinates along the last axis share; None where it is not such.
@@ -165,7 +146,7 @@ def analyse(
     # One for all: where a single fact is false, nobody's norm is known.
     poison = graph.poison([fact for one, _ in found.values() for fact in one.facts], ctx.n)
     for index, (one, rule) in found.items():
-        plan.recognised[index] = Handle(one.term, variables[index].shape, rule, ctx.n, poison)
+        plan.recognised[index] = Handle(one.term, variables[index].shape, rule, poison)
     return plan
 
 

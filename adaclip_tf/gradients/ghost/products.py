@@ -44,17 +44,6 @@ class OuterProduct:
         parts = tf.norm(tf.reshape(dy, [tf.shape(dy)[0], outer // width, width]), axis=2)
         return tf.matmul(tf.abs(x), parts, transpose_a=True)
 
-    def row_presence(self, weights: tf.Tensor | None, width: int) -> tf.Tensor | None:
-        """sum_k weights_k [row_i of g_k is not 0], or for each k how many rows there are; None as in `row_norms`."""
-        outer = self._dy.shape[1]
-        if outer % width:
-            return None
-        parts = tf.reshape(tf.not_equal(self._dy, 0.0), [tf.shape(self._dy)[0], outer // width, width])
-        parts, x = tf.cast(tf.reduce_any(parts, axis=2), tf.float32), tf.cast(tf.not_equal(self._x, 0.0), tf.float32)
-        if weights is None:
-            return tf.reduce_sum(x, axis=1) * tf.reduce_sum(parts, axis=1)
-        return tf.matmul(x, parts * weights[:, tf.newaxis], transpose_a=True)
-
     def divided(self, rows: tf.Tensor) -> OuterProduct:
         """The term of g_ij / rows_i."""
         return OuterProduct(self._rows, self._x / rows, self._dy)

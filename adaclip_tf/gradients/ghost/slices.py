@@ -85,30 +85,6 @@ def sum_row_norms(examples: terms.Examples, weights: tf.Tensor, width: int, size
     return total
 
 
-def row_presence(examples: terms.Examples, weights: tf.Tensor | None, n: tf.Tensor, width: int, size: int) -> tf.Tensor:
-    """sum_k weights_k [row i of g_k is not 0] over rows of `width`; without weights, for each k how many there are."""
-
-    def present(arrays: list[tf.Tensor]) -> tf.Tensor:
-        gradients = examples.make(arrays)
-        rows = tf.reshape(gradients, [tf.shape(gradients)[0], size // width, width])
-        return tf.cast(tf.reduce_any(tf.not_equal(rows, 0.0), axis=2), tf.float32)
-
-    if weights is None:
-        floats = examples.floats + size
-        return map_examples(lambda arrays: tf.reduce_sum(present(arrays), axis=1), examples.arrays, n, floats)
-    length = tf.minimum(max(1, BUDGET // (4 * max(1, examples.floats + 2 * size))), n)
-
-    def body(start: tf.Tensor, total: tf.Tensor):
-        stop = tf.minimum(start + length, n)
-        part = [_slice(array, start, stop - start) for array in (*examples.arrays, weights)]
-        return stop, total + tf.linalg.matvec(present(part[:-1]), part[-1], transpose_a=True)
-
-    _, total = tf.while_loop(
-        lambda start, _: start < n, body, (tf.constant(0), tf.zeros([size // width])), parallel_iterations=1
-    )
-    return total
-
-
 def floats_of(arrays: Sequence[tf.Tensor]) -> int:
     """The size of one example's part of `arrays`, which are in memory anyway; 0 if not known."""
     sizes = [array.shape[1:].num_elements() for array in arrays]

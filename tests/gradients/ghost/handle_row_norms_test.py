@@ -34,28 +34,13 @@ class RowCase(Case):
             )
 
 
-class PresenceCase(RowCase):
-    """Likewise: which rows there are, and how many."""
-
-    def _ghost(self, x, weights):
-        super()._ghost(x, weights)
-        return {i: (each.row_presence(weights), each.present_rows()) for i, each in self.plan.recognised.items()}
-
-    def check_rows(self, x, weights):
-        assert len(self.ghost(x, weights)) == len(self.variables)
-        for (index, (found, numbers)), g in zip(sorted(self.ghost(x, weights).items()), self.alone(x)):
-            there = np.any(g != 0.0, axis=-1, keepdims=True) if g.ndim > 1 else g != 0.0
-            np.testing.assert_array_equal(numbers, there.reshape(len(g), -1).sum(axis=1), err_msg=str(index))
-            np.testing.assert_allclose(found, np.tensordot(weights.astype(np.float64), there, 1), rtol=1e-5)
-
-
-def make(name, rng, kind=RowCase):
+def make(name, rng):
     build, shape, dtype = ZOO[name]
     model = build()
     for variable in model.trainable_variables:
         variable.assign_add(tf.constant(rng.normal(size=variable.shape, scale=0.2), variable.dtype))
     spec = tf.TensorSpec([None, *shape], dtype)
-    return kind(lambda x: squared_error(model(x)), model.trainable_variables, spec, rng)
+    return RowCase(lambda x: squared_error(model(x)), model.trainable_variables, spec, rng)
 
 
 def batch(case, size, rng):
@@ -71,28 +56,6 @@ def batch(case, size, rng):
 def test_every_layer_has_rows(name, rng):
     case = make(name, rng)
     case.check_rows(batch(case, 5, rng), rng.uniform(0.1, 1.0, 5).astype(np.float32))
-
-
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in sorted(ZOO)]
-)
-def test_which_rows_there_are(name, rng, monkeypatch):
-    """In slices, too; inputs are 0 in part."""
-    monkeypatch.setattr(slices, "BUDGET", 3000)
-    case = make(name, rng, PresenceCase)
-    x = batch(case, 5, rng)
-    x = x if case.spec.dtype.is_integer else np.where(x > 0.5, x, 0.0).astype(np.float32)
-    case.check_rows(x, rng.uniform(0.1, 1.0, 5).astype(np.float32))
-
-
-def test_an_example_of_weight_zero_is_not_there_nans_and_all(rng):
-    for name in ("mlp", "conv2d", "dense_on_time"):
-        case = make(name, rng, PresenceCase)
-        x, weights = batch(case, 4, rng), np.array([1, 1, 0, 1], np.float32)
-        clean = case.ghost(x, weights)
-        x[2].flat[0] = np.nan
-        for index, (found, _) in case.ghost(x, weights).items():
-            np.testing.assert_array_equal(found, clean[index][0])
 
 
 @pytest.mark.parametrize("name", ["mlp", "conv2d", "embedding"])
