@@ -14,7 +14,8 @@
 | `imbalance` | rare positives with class weights: what clipping does to them |
 | `dollars` | targets in dollars, as they are and scaled privately |
 | `study` | the default in NumPy, with changes, on held-out parts |
-| `study_problems`, `study_table` | the study's problems, and its table on the page |
+| `study_problems`, `study_table` | the study's problems, and its tables on the page |
+| `study_scales` | what the study's second round would change |
 | `words` | what the page says around its tables |
 | `report` | docs/tabular.md, its figures and the table of docs/summary.md |
 """

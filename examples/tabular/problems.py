@@ -80,7 +80,7 @@ FRESH = (
     Problem("computers", "computers in raw units", fresh.computers, "linear", "r2", 1.0, 256, 15, fresh=True),
     Problem("digits", "digits, softmax", fresh.digits, "softmax", "accuracy", 1.0, 256, 15, outputs=10, fresh=True),
 )
-# Fixed by the same rules, and run by nobody yet: to judge the next change of the default, which will be thought of
+# Fixed by the same rules before anybody had run them: they judged the next change of the default, which was thought of
 # because of FRESH (examples/tabular/study.py). Whoever makes it puts them into PROBLEMS.
 RESERVED = (
     Problem("star", "scores of schools", fresher.star, "linear", "r2", 1.0, 256, 15, fresh=True),
