@@ -232,15 +232,14 @@ films, whose column of votes is tiny on average and large for a few films. The s
 typical one at least; six more problems were fixed before they were run, and it failed on earners, where children that
 are "not known" are a 98 or 99 among ones and twos. The third has the power of the default, 0.4, and six more problems.
 Where this was not as written: the first form was changed for diamonds and flights while it was being chosen; a next
-one was made after one had failed, and knew what that had met; the third was judged before all its held-out runs were
-done.
+one was made after one had failed, and knew what that had met; the third was judged before its held-out runs ended.
 
-On held-out parts, 4 new seeds, 16 on sets of some hundred rows; first the default's metric, then the difference by seed
-(`python -m examples.tabular.study --round=2`):"""
+On held-out parts, 4 new seeds, 16 on sets of some hundred rows; first the default's metric, then the difference by
+seed (`python -m examples.tabular.study --round=2`):"""
 
 JUDGED = """\
-On the test sets of the reserved problems, 20 seeds (`python -m examples.tabular.study --judge`). `last_judged` is judged
-by the first six alone, `second_judged` by the last six, and `first_judged` by the four in between:"""
+On the test sets of the reserved problems, 20 seeds (`python -m examples.tabular.study --judge`). `last_judged` is
+judged by the first six alone, `second_judged` by the last six, and `first_judged` by the four in between:"""
 
 AFTER_ROUND_2 = """\
 - It does mend what it is for, and more: on held-out parts about 2 points on pharmacy visits, 0.3 on wives' work, 1 to 5
