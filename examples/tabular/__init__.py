@@ -15,7 +15,7 @@
 | `dollars` | targets in dollars, as they are and scaled privately |
 | `study` | the default in NumPy, with changes, on held-out parts |
 | `study_problems`, `study_table` | the study's problems, and its tables on the page |
-| `study_scales` | what the study's second round would change |
+| `study_changes`, `study_scales` | what the study changes; the formulas of its second round |
 | `words` | what the page says around its tables |
 | `report` | docs/tabular.md, its figures and the table of docs/summary.md |
 """
