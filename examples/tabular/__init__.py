@@ -13,7 +13,7 @@
 | `comparison` | runs it all, a file for every run |
 | `imbalance` | rare positives with class weights: what clipping does to them |
 | `dollars` | targets in dollars, as they are and scaled privately |
-| `study` | the default in NumPy, with changes, on held-out parts |
+| `study`, `study_warmup` | the default in NumPy, with changes, on held-out parts |
 | `study_problems`, `study_table` | the study's problems, and its tables on the page |
 | `study_changes`, `study_scales` | what the study changes; the formulas of its second round |
 | `words` | what the page says around its tables |

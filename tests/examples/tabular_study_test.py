@@ -30,7 +30,7 @@ def warm_up(change, hidden=0, noise=0.0):
     )
     weights = competitors.initial_weights(problem, data.x_train.shape[1], np.random.default_rng(0))
     x = competitors.with_ones(data.x_train)
-    return study._Warmup(problem, weights, x, data.y_train, plan, change, np.random.default_rng(0)).learn()
+    return study.Warmup(problem, weights, x, data.y_train, plan, change, np.random.default_rng(0)).learn()
 
 
 def test_the_warm_up_is_that_of_the_library():
