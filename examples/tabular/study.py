@@ -2,10 +2,27 @@
 
     python -m examples.tabular.study              # writes docs/results/tabular_study.json, goes on where it stopped
     python -m examples.tabular.study --problem=diabetes --change=rate_05
+    python -m examples.tabular.study --round=2    # what came of it: writes docs/results/tabular_choice.json
+    python -m examples.tabular.study --judge      # by the test sets of reserved problems: .../tabular_judged.json
 
 Trains on five sixths of the TRAINING parts and looks at the last sixth, never at a test set: of the problems that the
 default was chosen on, and of others that are in no comparison (`OTHERS`). Nothing here is private: "known" changes look
 at the data without noise, to see what an idea is worth at best.
+
+How a change of the default is chosen (written down before the second round of changes was run):
+
+1. Looked at first, by seeds from 6000 on, on half of the problems: `LOOKED_AT`. What may change: how much of a row's
+   size is frequency, by one more noised question (how often a row is not 0; for all rows, or to raise rare ones alone);
+   the power and the clip, as functions of kappa; the learning rate of squared losses, as a function of kappa, T and n;
+   the floor; averages of late iterates.
+2. At most three candidates go on. By new seeds, from 7000 on, on all problems of the study, one is chosen if its mean
+   difference by seed is above two standard errors on diabetes, wives and pharmacy, those that it is for, or on those
+   of them that it claims to mend; and if no other problem loses more than two standard errors. A loss that it would
+   fail by is looked at once more, with as many further seeds, and counts if all of them together show it.
+3. What was chosen is judged once, by `problems.RESERVED` and by the test sets of the comparison, and is told
+   whatever comes out. The default changes if it is level with the old one or better on each of the reserved ones.
+
+What came of it, and where it was not as written: `words.ROUND_2` and what follows it, which the page has.
 """
 
 from __future__ import annotations
@@ -14,67 +31,37 @@ import dataclasses
 import functools
 import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from absl import app, flags
 
-from adaclip_tf.scales import estimate
-from adaclip_tf.scales.method import DEFAULT, Method
+from adaclip_tf.scales.method import Method
 from adaclip_tf.training import plan as planning
-from examples.tabular import competitors, problems, report, study_problems, study_table
+from examples.tabular import competitors, problems, report, study_problems, study_scales, study_table
 from examples.tabular.comparison import Runs
 from examples.tabular.problems import Problem
+from examples.tabular.study_changes import CHANGES, EVERY, ROUND_2, TOLD_OF_ROUND_2, Change
+from examples.tabular.study_warmup import Warmup, signal
 from examples.tabular.tables import Table
 
-SEEDS, SEEDS_OF_FEW = 4, 24  # for sets of some hundred rows
-FIRST_SEED = 5000
-
-
-@dataclasses.dataclass(frozen=True)
-class Change:
-    """What is other than in the default.
-
-    Attributes:
-      about: in words.
-      settings: constants of the method.
-      floor: which rows are raised: "median" (all below so much of it), or "rare": as if each had the median share of
-        examples in which it is not 0, where it has less.
-      part: of the median, to which rows are raised.
-      shares: how these are known: "known" or "asked" from (E |u|)^2 / E |u|^2, the sums of squares in one more round;
-        "counted" or "count_asked" from how often a row is not 0: in one more round of vectors 1[u_i != 0] of norm 1.
-      rate_noisy: factor of the learning rate where noise sets it.
-    """
-
-    about: str
-    settings: Method = DEFAULT
-    floor: str = "median"
-    part: float = 1.0
-    shares: str = ""
-    rate_noisy: float = 1.0
-
-
-def _with(**values: Any) -> Method:
-    return dataclasses.replace(DEFAULT, **values)
-
-
-_ONE_MORE = _with(rounds=DEFAULT.rounds + 1, share=DEFAULT.share * (DEFAULT.rounds + 1) / DEFAULT.rounds)
-CHANGES = {
-    "default": Change("the default"),
-    "no_floor": Change("no row is raised", part=0.0),
-    "floor_quarter": Change("rows are raised to a quarter of the median", part=0.25),
-    "floor_half": Change("rows are raised to half of the median", part=0.5),
-    "rare_known": Change("rare rows alone are raised, by shares that are known", floor="rare", shares="known"),
-    "rare_asked": Change("by sums of squares, asked in one more round", _ONE_MORE, floor="rare", shares="asked"),
-    "rare_counted": Change("by counts that are known", floor="rare", shares="counted"),
-    "rare_count_asked": Change("by counts, asked in one more round", _ONE_MORE, floor="rare", shares="count_asked"),
-    "rate_07": Change("learning rate times 0.7 where noise sets it", rate_noisy=0.7),
-    "rate_05": Change("learning rate times 0.5 where noise sets it", rate_noisy=0.5),
-    "clip_half": Change("half of the clip where noise rules", _with(multiplier=0.1, least_multiplier=0.05)),
-    "clip_tenth": Change("a tenth of the clip: directions alone", _with(multiplier=0.02, least_multiplier=0.01)),
-    "fewer_questions": Change("6 counts in each search, 2 rounds", _with(counts=6, rounds=2, share=0.02)),
-}
+SEEDS, SEEDS_OF_FEW, SEEDS_OF_FEW_2 = 4, 24, 16  # for sets of some hundred rows; in the second round
+FIRST_SEED, FIRST_OF_ROUND_2, FIRST_TO_JUDGE = 5000, 9000, 1000
+SEEDS_TO_JUDGE = 20
+LOOKED_AT = (
+    "adult",
+    "flights",
+    "spam",
+    "diabetes",
+    "boston",
+    "elderly",
+    "germans",
+    "wages",
+    "diamonds_01",
+    "wives",
+    "pharmacy",
+)
 
 
 def train(problem: Problem, table: Table, change: Change, seed: int) -> dict[str, float]:
@@ -84,12 +71,12 @@ def train(problem: Problem, table: Table, change: Change, seed: int) -> dict[str
     weights = competitors.initial_weights(problem, table.x_train.shape[1], rng)
     classes = problem.outputs if problem.kind == "softmax" else 2
     plan = _plan(problem, n, classes, change.settings)
-    asked = _Warmup(problem, weights, x, y, plan, change, rng)
+    asked = Warmup(problem, weights, x, y, plan, change, rng)
     clip, shapes = asked.learn()
     coordinates = sum(kernel.size for kernel in weights)
     mult = change.settings.multiplier_for(plan.noise_multiplier, coordinates, problem.batch_size, classes)
     sizes = [clip * shape for shape in shapes]
-    rate, z = _rate(problem, plan, change, classes), plan.noise_multiplier
+    rate, z = _rate(problem, plan, change, classes, coordinates), plan.noise_multiplier
     power, unseen, decay = [np.zeros(w.shape, np.float32) for w in weights], 1.0, change.settings.damping_decay
     with np.errstate(over="ignore", invalid="ignore"):
         for step in range(plan.steps):
@@ -126,154 +113,75 @@ def _plan(problem: Problem, examples: int, classes: int, settings: Method) -> pl
     )
 
 
-def _rate(problem: Problem, plan: planning.Plan, change: Change, classes: int) -> float:
+def _rate(problem: Problem, plan: planning.Plan, change: Change, classes: int, coordinates: int) -> float:
     by_class = change.settings.rate_per_class * max(classes, 2)
     noisy = change.settings.learning_rate(plan.noise_alone, problem.batch_size, plan.steps, classes, 1) < by_class
+    if change.squared and problem.kind == "linear":
+        by_noise = change.settings.rate_by_noise * problem.batch_size / (plan.noise_alone * math.sqrt(plan.steps))
+        return min(by_class, by_noise * study_scales.squared_factor(signal(plan), coordinates))
     return plan.learning_rate * (change.rate_noisy if noisy else 1.0)
 
 
-class _Warmup:
-    """The questions and what is made of them, as `PrivateScales` has them. A matrix's last row is a bias of its own."""
-
-    def __init__(self, problem, weights, x, y, plan, change, rng):
-        self._pairs = competitors.factors(problem, weights, x, y)
-        self._dy = [np.sqrt((dy * dy).sum(axis=1)) for _, dy in self._pairs]
-        self._examples, self._plan, self._change, self._rng = len(y), plan, change, rng
-        self._further = np.random.default_rng(rng.bit_generator.seed_seq.entropy + 10**6)  # the rest stays paired
-
-    def learn(self) -> tuple[float, list[np.ndarray]]:
-        """C and a column of h for each matrix."""
-        settings = self._change.settings
-        shapes = [np.ones(a.shape[1], np.float32) for a, _ in self._pairs]
-        clip = self._median(shapes, 1.0, settings.first_span)
-        rounds = settings.rounds - self._change.shares.endswith("asked")
-        for last in [False] * (rounds - 1) + [True]:
-            noised = self._sums(clip, shapes, 1, self._rng)
-            shares = self._shares(clip, shapes, noised) if self._change.shares and last else None
-            clip, shapes = self._next(clip, shapes, noised, shares)
-        return self._median(shapes, clip, settings.last_span), [shape[:, None].astype(np.float32) for shape in shapes]
-
-    def _clipped(self, clip: float, shapes: Sequence[np.ndarray]) -> np.ndarray:
-        return 1.0 / np.maximum(1.0, self._norms(shapes) / clip)
-
-    def _norms(self, shapes: Sequence[np.ndarray]) -> np.ndarray:
-        parts = zip(self._pairs, self._dy, shapes)
-        return np.sqrt(sum(((a / h) ** 2).sum(axis=1) * dy**2 for (a, _), dy, h in parts))
-
-    def _median(self, shapes: Sequence[np.ndarray], clip: float, span: float) -> float:
-        norms = self._norms(shapes)
-        search = estimate.MedianSearch(clip, span, self._change.settings.least_span)
-        for _ in range(self._change.settings.counts):
-            count = float((norms <= search.clip).sum()) + self._plan.counts_noise * self._rng.standard_normal()
-            search.move(count / self._examples)
-        return search.clip
-
-    def _sums(self, clip: float, shapes: Sequence[np.ndarray], order: int, rng: Any) -> list[np.ndarray]:
-        """sum_k |u_k,row|^order with noise."""
-        factor = self._clipped(clip, shapes) / clip
-        sums = []
-        for (a, _), dy, h in zip(self._pairs, self._dy, shapes):
-            total = (np.abs(a) ** order).T @ ((dy * factor) ** order) / h**order
-            sums.append(total + (self._plan.rows_noise * rng.standard_normal(total.shape) if rng else 0.0))
-        return sums
-
-    def _shares(self, clip: float, shapes: Sequence[np.ndarray], noised: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """(E |u|)^2 / E |u|^2 of each row: about the share of examples in which it is not 0."""
-        if self._change.shares.startswith("count"):
-            return self._counted(noise=self._change.shares == "count_asked")
-        if self._change.shares == "known":
-            first, second = (self._sums(clip, shapes, order, None) for order in (1, 2))
-            shares = [m**2 / np.maximum(v * self._examples, 1e-30) for m, v in zip(first, second)]
-            return [np.where(share > 0.0, share, 1.0) for share in shares]
-        second = self._sums(clip, shapes, 2, self._further)
-        error = self._plan.rows_noise
-        shares = []
-        for m, v in zip(noised, second):
-            m, v = (estimate.shrunk(np.asarray(part), np.full(part.shape, error)) for part in (m, v))
-            shares.append(np.clip(m**2 / np.maximum(v * self._examples, 1e-30), 1.0 / self._examples, 1.0))
-        return shares
-
-    def _counted(self, noise: bool) -> list[np.ndarray]:
-        """How often each row is not 0, over the root mean square of how many are not 0 at once: sensitivity 1."""
-        not_zero = [a != 0.0 for a, _ in self._pairs]
-        together = np.sqrt(sum(part.sum(axis=1) for part in not_zero))
-        shares = []
-        for part in not_zero:
-            total = part.T @ (1.0 / together)
-            error = self._plan.rows_noise if noise else 0.0
-            total = total + error * self._further.standard_normal(total.shape)
-            share = np.concatenate(
-                [estimate.shrunk(piece, np.full(piece.shape, error)) for piece in (total[:-1], total[-1:])]
-            )
-            shares.append(np.maximum(share, 1e-3 * share.max()))
-        return shares
-
-    def _next(self, clip, shapes, noised, shares) -> tuple[float, list[np.ndarray]]:
-        """`estimate.next_shapes`, with the floor of the change; matrices are cut into kernel and bias, and joined."""
-        cut = lambda arrays: [part for array in arrays for part in (array[:-1], array[-1:])]  # noqa: E731
-        widths = [width for _, dy in self._pairs for width in (dy.shape[1], dy.shape[1])]
-        arguments = (self._plan.rows_noise, self._change.settings.power)
-        if self._change.floor == "median" and self._change.part == 1.0:
-            found = estimate.next_shapes(clip, cut(shapes), cut(noised), widths, *arguments)
-            new, clip = found.shapes, found.clip
-        else:
-            cuts = (cut(shapes), cut(noised), widths)
-            clip, new = _next_shapes(clip, *cuts, *arguments, shares and cut(shares), self._change)
-        return clip, [np.concatenate(new[index : index + 2]) for index in range(0, len(new), 2)]
-
-
-def _next_shapes(clip, shapes, noised, widths, noise, power, shares, change):
-    """`estimate.next_shapes` without help for what is not seen, which none of the problems needs."""
-    believed = [estimate.shrunk(m * h, noise * h) for m, h in zip(noised, shapes)]
-    largest = max(float(m.max()) for m in believed)
-    believed = [np.maximum(m, 1e-12 * largest) for m in believed]
-    raised = [np.maximum(m, change.part * np.median(m)) for m in believed] if change.floor == "median" else believed
-    if shares is not None:
-        raised = [m * np.maximum(1.0, np.median(s) / s) for m, s in zip(believed, shares)]
-    new = [(m / math.sqrt(width)) ** power for m, width in zip(raised, widths)]
-    total = sum(width * float(np.sum(h**2)) for h, width in zip(new, widths))
-    typical = math.sqrt(total / sum(width * h.size for h, width in zip(new, widths)))
-    new = [h / typical for h in new]
-    before, after = (sum(float(np.sum(m / h)) for m, h in zip(believed, by)) for by in (shapes, new))
-    return clip * after / before, new
-
-
 def run(
-    name: str, changes: Sequence[str], runs: Runs, seeds: int | None, data_dir: str | None
+    name: str, changes: Sequence[str], runs: Runs, seeds: int | None, data_dir: str | None, first: int
 ) -> dict[str, list[float]]:
-    """The metrics of each change."""
+    """The metrics of each change, on held-out parts."""
     problem = study_problems.PROBLEMS[name]
     load = functools.lru_cache(maxsize=1)(lambda: problems.held_out(problem.load(data_dir)))
+    few = SEEDS_OF_FEW_2 if first == FIRST_OF_ROUND_2 else SEEDS_OF_FEW
+    number = seeds or (few if problem.tuning_seeds > 3 else SEEDS)
+    return _outcomes(problem, load, changes, runs, range(first, first + number), "study")
 
+
+def judge(problem: Problem, runs: Runs, seeds: int | None, data_dir: str | None) -> dict[str, list[float]]:
+    """The default, and what each set of reserved problems judged, on a test set."""
+    load = functools.lru_cache(maxsize=1)(lambda: problem.load(data_dir))
+    numbers = range(FIRST_TO_JUDGE, FIRST_TO_JUDGE + (seeds or SEEDS_TO_JUDGE))
+    return _outcomes(problem, load, tuple(ROUND_2), runs, numbers, "judge")
+
+
+def _outcomes(
+    problem: Problem, load: Callable[[], Table], changes: Sequence[str], runs: Runs, seeds: range, folder: str
+) -> dict[str, list[float]]:
     def outcome(change: str, seed: int) -> dict[str, Any]:
-        about = dataclasses.asdict(CHANGES[change])
-        identity = {"problem": name, "epsilon": problem.epsilon, "change": about, "seed": seed}
-        return runs.get(
-            f"study/{name}-{change}-{seed}", identity, lambda: train(problem, load(), CHANGES[change], seed)
-        )
+        about = dataclasses.asdict(EVERY[change])
+        identity = {"problem": problem.name, "epsilon": problem.epsilon, "change": about, "seed": seed}
+        key = f"{folder}/{problem.name}-{change}-{seed}"
+        return runs.get(key, identity, lambda: train(problem, load(), EVERY[change], seed))
 
-    numbers = range(FIRST_SEED, FIRST_SEED + (seeds or (SEEDS_OF_FEW if problem.tuning_seeds > 3 else SEEDS)))
-    return {change: [outcome(change, seed)["metric"] for seed in numbers] for change in changes}
+    return {change: [outcome(change, seed)["metric"] for seed in seeds] for change in changes}
 
 
 def main(argv):
     del argv
     values = flags.FLAGS
-    names = list(study_problems.PROBLEMS) if "all" in values.problem else values.problem
-    changes = list(CHANGES) if "all" in values.change else list(dict.fromkeys(["default", *values.change]))
     runs = Runs(pathlib.Path(values.runs), lambda text: None)
-    found = {}
+    found: dict[str, dict[str, list[float]]] = {}
+
+    def keep(name: str, outcomes: dict[str, list[float]]) -> None:
+        found[name] = outcomes
+        print(study_table.table({name: outcomes}).splitlines()[2], flush=True)
+
+    if values.judge:
+        for problem in (*problems.RESERVED_LAST, *problems.RESERVED, *problems.RESERVED_AGAIN):
+            keep(problem.name, judge(problem, runs, values.seeds, values.data_dir))
+        report.store("judged", found)
+        return
+    names = list(study_problems.PROBLEMS) if "all" in values.problem else values.problem
+    known = TOLD_OF_ROUND_2 if values.round == 2 else tuple(CHANGES)
+    changes = list(known) if "all" in values.change else list(dict.fromkeys(["default", *values.change]))
+    first = FIRST_OF_ROUND_2 if values.round == 2 else FIRST_SEED
     for name in names:
-        found[name] = run(name, changes, runs, values.seeds, values.data_dir)
-        print(study_table.table({name: found[name]}).splitlines()[2], flush=True)
-    print(study_table.table(found))
+        keep(name, run(name, changes, runs, values.seeds, values.data_dir, first))
     if "all" in values.problem and "all" in values.change:
-        report.store("study", found)
+        report.store("choice" if values.round == 2 else "study", found)
 
 
 if __name__ == "__main__":
     flags.DEFINE_multi_enum("problem", ["all"], ["all", *study_problems.PROBLEMS], "Which; may be given several times.")
-    flags.DEFINE_multi_enum("change", ["all"], ["all", *CHANGES], "Which, beside the default.")
+    flags.DEFINE_multi_enum("change", ["all"], ["all", *EVERY], "Which, beside the default.")
+    flags.DEFINE_integer("round", 1, "1: ideas, each by itself. 2: what came of them.", lower_bound=1, upper_bound=2)
+    flags.DEFINE_bool("judge", False, "Judge the second round by the test sets of the reserved problems.")
     flags.DEFINE_integer("seeds", None, "Runs of each; 4, or 24 for small sets, without it.", lower_bound=2)
     flags.DEFINE_string("runs", "runs/tabular", "Folder with a file for every run.")
     flags.DEFINE_string("data_dir", None, "Folder for the packages; ~/.cache/adaclip_tf without it.")

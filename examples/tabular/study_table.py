@@ -1,16 +1,17 @@
-"""The table of the study on the page."""
+"""The tables of the study on the page."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
 from examples.tabular import study_problems
 
 
-def table(found: dict[str, dict[str, list[float]]]) -> str:
-    """The default on held-out parts, and how far each change is off it by seed; bold beyond two standard errors."""
+def table(found: dict[str, dict[str, list[float]]], wanted: Iterable[str] = study_problems.PROBLEMS) -> str:
+    """The default, and how far each change is off it by seed; bold beyond two standard errors."""
     changes = list(next(iter(found.values())))
     lines = ["| " + " | ".join(["problem", *changes]) + " |", "|---|" + "--:|" * len(changes)]
     for name, metrics in found.items():
@@ -19,7 +20,7 @@ def table(found: dict[str, dict[str, list[float]]]) -> str:
             base = 0.0 if change == "default" else np.array(metrics["default"])
             cells.append(_cell(np.array(values) - base, change != "default"))
         lines.append("| " + " | ".join(cells) + " |")
-    missing = [name for name in study_problems.PROBLEMS if name not in found]
+    missing = [name for name in wanted if name not in found]
     return "\n".join(lines) + (f"\n\nNOT RUN to the end: {', '.join(missing)}." if missing else "")
 
 

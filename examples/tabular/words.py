@@ -214,9 +214,47 @@ What this says of the guesses, and why the default stays as it is:
 - To count how often a row is not 0 does (`rare_count_asked`): 1.2 points on elderly and wages, 0.8 on germans, 0.5
   on wives, 0.3 on wages at epsilon 0.2, 0.2 on adult; -0.34 ± 0.12 on schools, -0.15 ± 0.07 on pharmacy visits, and by
   itself, the round not paid for, -0.12 ± 0.03 on chains. On flights, where the floor matters, it was not run to the
-  end. It is the change to try next. It is not made, since the library does not yet ask which rows of a gradient are
-  0, and since it was thought of because of wives and pharmacy: four problems that nobody has run
-  (`problems.RESERVED`) were fixed to judge it."""
+  end. It was tried next, in another form."""
+
+ROUND_2 = """\
+### A second round: what is small apart from what is rare
+
+Still nothing of the default was changed. One more noised question, how often a row is not 0 (sensitivity 1, paid for),
+tells rows that are small because of their units from rows that are rare: the first get steps by a power of their
+size, the second no more than they need to come to their place within the training. With it come a search for the
+median gradient that knows how noisy its answers are, and a lower rate of squared losses where training is short for
+the number of weights (`examples/tabular/study_scales.py`). How one would be chosen was written down before
+(`examples/tabular/study.py`): it must mend what the default is behind on, cost no other problem more than two standard
+errors, and be level or better on EACH of four problems that nobody had run.
+
+The first form that was judged so (`first_judged`, sizes to the power 0.7) gained on nearly everything and failed on
+films, whose column of votes is tiny on average and large for a few films. The second has sizes of a tenth of the
+typical one at least; six more problems were fixed before they were run, and it failed on earners, where children that
+are "not known" are a 98 or 99 among ones and twos. The third has the power of the default, 0.4, and six more problems.
+Where this was not as written: the first form was changed for diamonds and flights while it was being chosen; a next
+one was made after one had failed, and knew what that had met; the third was judged before its held-out runs ended.
+
+On held-out parts, 4 new seeds, 16 on sets of some hundred rows; first the default's metric, then the difference by
+seed (`python -m examples.tabular.study --round=2`):"""
+
+JUDGED = """\
+On the test sets of the reserved problems, 20 seeds (`python -m examples.tabular.study --judge`). `last_judged` is
+judged by the first six alone, `second_judged` by the last six, and `first_judged` by the four in between:"""
+
+AFTER_ROUND_2 = """\
+- It does mend what it is for, and more: on held-out parts about 2 points on pharmacy visits, 0.3 on wives' work, 1 to 5
+  on visits of the elderly, wages, deaths and schools; on diabetes what it gains is within the errors here. With
+  `second_judged` built into the library, on the test sets of the comparison, against the better tuned competitor:
+  wives' work 66.21 ± 0.07 (20 seeds; 65.74 ± 0.12: ahead), diabetes 17.5 ± 1.9 (5 seeds; 14.40 ± 1.26: level), flights
+  68.77 ± 0.03 (5 seeds; 68.76 ± 0.01: level), pharmacy visits 87.64 ± 0.14 (5 seeds; 88.50 ± 0.02: still behind).
+- No form of it passes its own rule. `last_judged` loses 0.44 ± 0.14 on mortgages, and on held-out parts 0.97 ± 0.05 on
+  diamonds; `second_judged`, which loses nothing on the study's problems, loses 12 ± 2 on earners, and, out of its turn,
+  0.5 on films and 0.7 on mortgages. So THE DEFAULT STAYS.
+- A likely reason: sizes are mean absolute values, and a mean does not see a column that is tiny for most and large for
+  a few. Its steps get long, and its noise is large where it is large; clipping bounds that in training, but not in
+  predictions. The floor at the median, which costs on wives' work, protects from it. Next to try: a question for how
+  large the largest values of a row are.
+- No reserved problem is left; whoever goes on needs new ones."""
 
 IMBALANCE = """\
 20,000 examples with 20 normal features, 7.7 % positives, weights 0.54 and 6.5, epsilon 1, logistic regression,
