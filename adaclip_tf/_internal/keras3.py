@@ -9,9 +9,8 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.backend.tensorflow import trainer as _trainer
 
-from adaclip_tf._internal import versions
+from adaclip_tf._internal import keras3_workers, versions
 from adaclip_tf._internal.keras_both import FitCall, decay_on_all_replicas, is_called_in
 
 if keras.config.backend() != "tensorflow":  # by a configuration file: `versions` has looked at the environment
@@ -187,23 +186,6 @@ def _look_at_one_part(model: Any, iterator: Any = None, data_batch: Any = None) 
     _look_at_first_batch(model, iterator=iterator, data_batch=data_batch)  # type: ignore[misc]
 
 
-_reduce_per_replica = _trainer.reduce_per_replica
-
-
-def _reduce_scalars_too(values: Any, strategy: Any, reduction: str) -> Any:
-    """What Keras's `fit` does with a step's logs, which on several workers it averages along an axis that they lack."""
-    several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) and strategy.num_replicas_in_sync > 1
-    if not several or reduction not in ("auto", "mean"):
-        return _reduce_per_replica(values, strategy, reduction)
-
-    def reduce(value: Any) -> Any:
-        if strategy.experimental_local_results(value)[0].shape.rank == 0:
-            return strategy.reduce("MEAN", value, axis=None)
-        return _reduce_per_replica(value, strategy, reduction)
-
-    return keras.tree.map_structure(reduce, values)
-
-
 _Optimizer, _LossScale = keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer
 
 
@@ -237,7 +219,7 @@ class OptimizerBase(_InName):
         if self.strategy.num_replicas_in_sync > 1 and _look_at_first_batch:
             keras.Model._maybe_symbolic_build = _look_at_one_part
         if isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy):
-            _trainer.reduce_per_replica = _reduce_scalars_too
+            keras3_workers.average_single_numbers()
 
     @property
     def strategy(self) -> tf.distribute.Strategy:

@@ -197,7 +197,8 @@ class DPOptimizer(Shell):
     def _private_gradients(self, loss, var_list, tape):
         for batches in given.to_running_fits():
             self.check_batches(batches)
-        loss = checks.per_example_loss(loss, self.private_step.num_microbatches_here, replicas.count(), tape)
+        count = replicas.count()
+        loss = checks.per_example_loss(loss, self.private_step.settings.num_microbatches_of(count), count, tape)
         with variables.made_at_once():
             self.build(var_list)
         indices = [self.index_of(variable) for variable in var_list]

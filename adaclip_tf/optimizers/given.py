@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf._internal import keras
-from adaclip_tf.gradients.proof import mapped, memory
+from adaclip_tf.gradients.proof import mapped, metrics
 from adaclip_tf.privacy import drawn
 
 _LOOKED_AT = "_adaclip_looked_at"  # a note on a dataset, which does not change
@@ -60,7 +60,7 @@ def _check_functions(dataset: Any) -> None:
 
 def to_running_fits() -> Iterator[Any]:
     """What the `fit` was given that is being run."""
-    for model in memory.running_models():
+    for model in metrics.running_models():
         call = keras.running_fit(model)
         if call is not None and not call.cut:
             yield call.x

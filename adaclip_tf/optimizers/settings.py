@@ -48,6 +48,12 @@ class Settings:
             return True
         return self.expected_batch_size == self.num_microbatches * self.accumulation_steps
 
+    def num_microbatches_of(self, replicas: int) -> int | None:
+        """Microbatches of one replica's part of a batch, of so many; None where each is one example."""
+        if self.one_example_each or self.num_microbatches is None:
+            return None
+        return self.num_microbatches // replicas
+
     @property
     def expected_records(self) -> int | None:
         """B as far as it is known before the batch: microbatches of the logical batch."""

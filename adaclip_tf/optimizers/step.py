@@ -171,7 +171,7 @@ class PrivateStep:
             tape,
             transform,
             path=self.settings.gradient_path,
-            num_microbatches=self.num_microbatches_here,
+            num_microbatches=self.settings.num_microbatches_of(replicas.count()),
             clip=clip,
             raw_norms=self.settings.nonprivate_metrics,
             may_leave_transform=alone,
@@ -279,15 +279,8 @@ class PrivateStep:
         if self.settings.one_example_each:
             return
         # Replicas may have parts of different sizes: nothing is claimed for them.
-        size = tf.shape(loss)[0] // self.num_microbatches_here if replicas.count() == 1 else 2
+        size = tf.shape(loss)[0] // self.settings.num_microbatches_of(1) if replicas.count() == 1 else 2
         self.past.see_microbatch(size)
-
-    @property
-    def num_microbatches_here(self) -> int | None:
-        """Microbatches of one replica's part of a batch; None where each is one example."""
-        if self.settings.one_example_each or self.settings.num_microbatches is None:
-            return None
-        return self.settings.num_microbatches // replicas.count()
 
     # ------------------------------------------------------------------------------------------------------------
     # What may be looked at.

@@ -25,7 +25,6 @@ import os
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 
 from adaclip_tf._internal import keras, regularizers, signatures, validate
 from adaclip_tf.privacy import account, claims, fit_data, private_optimizer, run_checks, statement
@@ -193,10 +192,9 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
     # Keras's hooks.
 
     def on_train_begin(self, logs=None):
-        optimizer = self._optimizer
+        optimizer = self._running = self._optimizer
         self._account.broken_off(optimizer, self._horizon.steps_per_call)
         self._started, self._checked, self._why_stopped = False, False, None
-        self._running = optimizer
         given = self._given = fit_data.given_to_fit(self.model)
         self.meter.check(optimizer, given, self._drawn)
         run_checks.check_files(self.model, self.statement_path, self._account.ledger)
@@ -249,22 +247,13 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         self._account.settle(self.noised_steps)
         if logs is not None:
             logs["epsilon"] = self.epsilon
-        try:
-            self._write((self.accountant,))
-        except OSError as error:  # a full disk must not cost the training
-            logging.error("`statement_path`=%r could not be written: %s", self.statement_path, error)
+        statement.keep(self.statement_path, self._statement((self.accountant,)))
 
     def on_train_end(self, logs=None):
         self._account.end(self.noised_steps)
         if self._why_stopped is not None:  # now that the progress bar has ended its line
             run_checks.say(self.params, self._why_stopped)
-        try:
-            self._write(None)
-        except OSError as error:
-            raise OSError(
-                f"`statement_path`={self.statement_path!r} could not be written: {error}. The model is trained and has "
-                "its count of noised steps; `privacy_statement` makes the same statement."
-            ) from error
+        statement.keep(self.statement_path, self._statement(None), at_end=True)
 
     # -----------------------------------------------------------------------------------------------
 
@@ -274,16 +263,10 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
 
     def _check_optimizer(self) -> None:
         """Keras goes on with the optimizer that the run began with, and so does what counts its steps."""
-        running = self._running
-        if running is None or self.model.optimizer is running:
-            return
-        self._running = None
-        self._account.end(private_optimizer.noised_steps(running))
-        raise ValueError(
-            f"`model.optimizer` was replaced while `fit` runs. Keras goes on with the one before, {running.name}, and "
-            "PrivacyBudget would count the steps of the new one. End this `fit`, call `model.compile` with the new "
-            "optimizer, and call `fit` again: the budget adds up both."
-        )
+        if self._running is not None and self.model.optimizer is not self._running:
+            running, self._running = self._running, None
+            self._account.end(private_optimizer.noised_steps(running))
+            raise run_checks.replaced(running.name)
 
     def _start(self) -> None:
         """What depends on the optimizer's state, once everybody has restored what there is to restore."""
@@ -309,9 +292,8 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
                 self._start()
         self._account.after_call(optimizer, steps, thorough=thorough)
 
-    def _write(self, accountants: tuple[str, ...] | None) -> None:
+    def _statement(self, accountants: tuple[str, ...] | None) -> dict[str, Any] | None:
+        """What the statement reports; None where this process has none to write."""
         if self.statement_path is None or self.noised_steps == 0 or not keras.is_chief(self.model):
-            return
-        report = self.meter.report(self._optimizer, accountants)
-        if report is not None:
-            statement.write_report(report, self.statement_path)
+            return None
+        return self.meter.report(self._optimizer, accountants)

@@ -91,6 +91,15 @@ def warn_of_other_phases(steps: int) -> None:
         )
 
 
+def replaced(name: str) -> ValueError:
+    """The error where `model.optimizer` is no longer the one of this name, with which `fit` runs."""
+    return ValueError(
+        f"`model.optimizer` was replaced while `fit` runs. Keras goes on with the one before, {name}, and "
+        "PrivacyBudget would count the steps of the new one. End this `fit`, call `model.compile` with the new "
+        "optimizer, and call `fit` again: the budget adds up both."
+    )
+
+
 def tell(model: Any, params: dict[str, Any], assumed: str | None) -> None:
     """What is to be said once, when training begins: of callbacks, and what is assumed of the batches."""
     warn_of_releases(model)

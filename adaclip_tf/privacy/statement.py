@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import dp_accounting
+from absl import logging
 
 from adaclip_tf._internal import files, signatures, validate
 from adaclip_tf.privacy import accountants as accountants_lib
@@ -181,6 +182,22 @@ def write_report(report: dict[str, Any], path: str | os.PathLike[str]) -> tuple[
         with files.replacing(base + suffix) as file:
             file.write(text.encode())
     return base + ".txt", base + ".json"
+
+
+def keep(path: str | None, report: dict[str, Any] | None, at_end: bool = False) -> None:
+    """Writes what a budget reports, if anything. A full disk must not cost a training: it is told of before the end."""
+    if path is None or report is None:
+        return
+    try:
+        write_report(report, path)
+    except OSError as error:
+        if not at_end:
+            logging.error("`statement_path`=%r could not be written: %s", path, error)
+            return
+        raise OSError(
+            f"`statement_path`={path!r} could not be written: {error}. The model is trained and has its count of "
+            "noised steps; `privacy_statement` makes the same statement."
+        ) from error
 
 
 def base_path(path: str | os.PathLike[str]) -> str:

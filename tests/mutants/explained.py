@@ -121,7 +121,7 @@ HARMLESS: dict[str, str] = {
         "Only that a graph of a fixed size with sparse gradients runs microbatches among copies, more slowly; the "
         "gradients are the same."
     ),
-    "gradients/proof/memory.py:_metrics_of_running_models:d306e8": (
+    "gradients/proof/metrics.py:of_running_models:d306e8": (
         "Only slower: all metrics are then asked for, and found."
     ),
     "gradients/proof/sizes.py:_constant:65f081": (

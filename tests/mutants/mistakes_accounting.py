@@ -7,7 +7,7 @@ from tests.mutants.mutation import Mutation
 MISTAKES = (
     Mutation(
         "a handle may have the id of one that is gone",
-        "gradients/proof/memory.py",
+        "gradients/proof/metrics.py",
         "        self.ids = {id(handle): handle for handle in _handles(variable)}",
         "        self.ids = dict.fromkeys(map(id, _handles(variable)))",
         ("tests/gradients/proof/memory_test.py::test_what_was_a_metrics_is_nobody_elses",),
@@ -85,8 +85,8 @@ MISTAKES = (
     Mutation(
         "the steps of the optimizer before are not missed when another takes its place",
         "privacy/budget.py",
-        "        if running is None or self.model.optimizer is running:\n",
-        "        if running is not None:\n",
+        "        if self._running is not None and self.model.optimizer is not self._running:\n",
+        "        if False:\n",
         ("tests/privacy/forgotten_test.py::test_an_optimizer_is_not_replaced_while_fit_runs",),
     ),
     Mutation(

@@ -175,9 +175,9 @@ MISTAKES = (
     ),
     Mutation(
         "axes may be computed from data",
-        "gradients/proof/walk.py",
-        '        if op.type == "BroadcastGradientArgs":  # shapes are its values\n',
-        "        if False:\n",
+        "gradients/proof/extents.py",
+        '    if op.type == "BroadcastGradientArgs":  # shapes are its values\n',
+        "    if False:\n",
         (f"{_MEETING}[axes that data tells]",),
     ),
     Mutation(

@@ -20,14 +20,14 @@ MISTAKES = (
     ),
     Mutation(
         "rows looked up twice are squared one by one",
-        "gradients/ghost/embeddings.py",
+        "gradients/ghost/places.py",
         "self._repeats = tf.gather(counts, lookups) > 1",
         "self._repeats = tf.gather(counts, lookups) > 10**6",
         ("tests/gradients/ghost/ghost_rules_test.py::test_rows_looked_up_twice_are_added_before_they_are_squared",),
     ),
     Mutation(
         "rows that two examples look up are added",
-        "gradients/ghost/embeddings.py",
+        "gradients/ghost/places.py",
         "indices + vocabulary * tf.range(tf.cast(n, tf.int64))",
         "indices + 0 * tf.range(tf.cast(n, tf.int64))",
         ("tests/gradients/ghost/ghost_rules_test.py::test_rows_looked_up_twice_are_added_before_they_are_squared",),
@@ -359,7 +359,7 @@ MISTAKES = (
     ),
     Mutation(
         "all groups leave out the examples of the first one",
-        "gradients/ghost/terms.py",
+        "gradients/ghost/keeping.py",
         'made.once(("mask", weights.ref())',
         'made.once(("mask",)',
         ("tests/gradients/gradients_test.py::test_each_group_leaves_out_an_example_by_itself",),
@@ -373,7 +373,7 @@ MISTAKES = (
     ),
     Mutation(
         "all groups use the examples of the first one",
-        "gradients/ghost/terms.py",
+        "gradients/ghost/keeping.py",
         'made.once(("used", weights.ref())',
         'made.once(("used",)',
         ("tests/gradients/gradients_test.py::test_each_group_leaves_out_an_example_by_itself",),

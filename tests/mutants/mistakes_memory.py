@@ -82,8 +82,8 @@ MISTAKES = (
     Mutation(
         "Python beside the loss may see the batch",
         "gradients/proof/memory.py",
-        "        if leaves_out or (is_python and tells(labels) and not (self.is_watching and _in_a_metric())):\n",
-        "        if leaves_out:\n",
+        " or (is_python and tells(labels) and not (self.is_watching and metrics.in_a_metric()))",
+        "",
         (f"{_PYTHON}[beside the loss]", f"{_PYTHON}[beside the loss, in a function]"),
     ),
     Mutation(

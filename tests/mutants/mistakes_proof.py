@@ -96,9 +96,9 @@ MISTAKES = (
     ),
     Mutation(
         "numbers of examples are public",
-        "gradients/proof/walk.py",
-        '            raise Unproven("numbers the examples of the batch")',
-        "            return Public(None)",
+        "gradients/proof/extents.py",
+        '        raise Unproven("numbers the examples of the batch")',
+        "        return Public(None)",
         (f"{_UNKNOWN}[numbered examples-False]",),
     ),
     Mutation(
@@ -275,9 +275,9 @@ MISTAKES = (
     ),
     Mutation(
         "extents that data decides are public",
-        "gradients/proof/walk.py",
-        "        if isinstance(label, (Public, Rows)) or tensor.shape.is_fully_defined():\n            return None\n",
-        "        return None\n",
+        "gradients/proof/extents.py",
+        "    if isinstance(label, (Public, Rows)) or tensor.shape.is_fully_defined():\n        return None\n",
+        "    return None\n",
         (f"{_REFUSED}[the width of a mask as wide as the longest-False]",),
     ),
     Mutation(

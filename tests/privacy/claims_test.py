@@ -71,9 +71,9 @@ def test_steps_that_turn_out_better_are_paid_for_as_planned():
     ],
 )
 def test_a_past_that_does_not_go_with_the_present_is_refused(past, options, claimed, words):
-    claims.check_past(Optimizer(iterations=10), claimed)
+    claims.check_past(Optimizer(iterations=10), claimed, Given())
     with pytest.raises(ValueError, match=words):
-        claims.check_past(Optimizer(past, **options), claimed)
+        claims.check_past(Optimizer(past, **options), claimed, Given())
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,9 @@ def test_events_compose_in_any_accountant():
 def test_what_the_optimizers_own_state_says_is_accounted():
     seen = past.PastSteps(1000, 2.2, 2.0, 600, "phase")
     # The arguments of the constructor are those of the future.
-    optimizer = types.SimpleNamespace(past_steps=lambda: seen, noise_multiplier=5.0, microbatch_sensitivity=1.0)
+    optimizer = types.SimpleNamespace(
+        past_steps=lambda: seen, other_past_steps=list, noise_multiplier=5.0, microbatch_sensitivity=1.0
+    )
     where = {"num_examples": 60000, "batch_size": 600}
     assert adaclip_tf.optimizer_event(optimizer, **where) == adaclip_tf.training_event(noise_multiplier=1.1, **MNIST)
     with pytest.raises(ValueError, match="batches of 600"):

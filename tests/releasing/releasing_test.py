@@ -282,7 +282,8 @@ def test_numbers_in_the_architecture_must_be_named(tmp_path):
 def test_the_size_of_the_first_batch_is_forgotten(tmp_path):
     """A model without an input shape takes it from the first batch that it is called on, its size included."""
     inputs, _ = models.data(EXAMPLES)
-    # Keras numbers models and layers that have no name.
+    # Keras numbers models and layers that have no name, its own input layers among them.
+    tf.keras.backend.clear_session()
     model = tf.keras.Sequential([layers.Dense(models.CLASSES, name="only")], name="named")
     model(inputs[:37])
     counted(model)

@@ -19,6 +19,7 @@ import tensorflow as tf
 from adaclip_tf._internal import made
 from adaclip_tf.gradients.ghost import keeping, terms
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
+from adaclip_tf.gradients.ghost.places import Places, sums_by_example
 from adaclip_tf.gradients.ghost.rules import SPARSE, Found, facts_about, lead, rule
 from adaclip_tf.gradients.ghost.terms import Examples, Rows, SquaredNorms
 
@@ -89,7 +90,7 @@ class Lookup:
 
     def _per_example(self, rows: tf.Tensor) -> tf.Tensor:
         """The sum of everything in each example's rows."""
-        return _sums_by_example(rows, self._n)
+        return sums_by_example(rows, self._n)
 
     def _sum_of_squares(self, values: tf.Tensor) -> tf.Tensor:
         """sum_j |sum_{l: i_l = j} v_l|^2 of each example."""
@@ -100,11 +101,11 @@ class Lookup:
         places = self._places()
         return places.total(terms.squared_lengths(values), terms.squared_lengths(places.add_up(values)))
 
-    def _places(self) -> _Places:
+    def _places(self) -> Places:
         """What repeats within an example. It needs the indices alone, so it need not wait for the backward pass."""
         return made.once(
             ("places", self._indices.ref(), self._n.ref(), self._vocabulary),
-            lambda: _Places(self._n, self._length(), self._indices, self._vocabulary),
+            lambda: Places(self._n, self._length(), self._indices, self._vocabulary),
         )
 
     def _length(self) -> tf.Tensor:
@@ -211,39 +212,6 @@ class Lookup:
         return cls(first._n, first.shape, indices, values, None if None in known else sum(known))  # type: ignore[arg-type]
 
 
-class _Places:
-    """Which of the rows that examples look up are looked up by the same example again.
-
-    Most rows are looked up once, and adding up is slow: only what repeats is taken out and added up.
-
-    Args:
-      n: how many examples there are.
-      length: positions of each.
-      indices: [n * length].
-      vocabulary: rows of the table.
-    """
-
-    def __init__(self, n: tf.Tensor, length: tf.Tensor, indices: tf.Tensor, vocabulary: int):
-        self._n = n
-        indices = tf.reshape(tf.cast(indices, tf.int64), [n, length])
-        keys = tf.reshape(indices + vocabulary * tf.range(tf.cast(n, tf.int64))[:, tf.newaxis], [-1])
-        distinct, lookups, counts = tf.unique_with_counts(keys)
-        self._repeats = tf.gather(counts, lookups) > 1
-        self._positions = tf.where(self._repeats)[:, 0]
-        repeated, self._groups = tf.unique(tf.gather(lookups, self._positions))
-        keys = tf.gather(distinct, repeated)
-        self._examples, self.rows = keys // vocabulary, keys % vocabulary  # of what is added up
-
-    def add_up(self, values: tf.Tensor) -> tf.Tensor:
-        """The sums of the values [n * length, width] whose rows repeat, one for each of `rows`."""
-        return tf.math.unsorted_segment_sum(tf.gather(values, self._positions), self._groups, tf.size(self.rows))
-
-    def total(self, by_position: tf.Tensor, by_row: tf.Tensor) -> tf.Tensor:
-        """For each example, the sum over the positions whose rows do not repeat and over its `rows`."""
-        once = _sums_by_example(tf.where(self._repeats, 0.0, by_position), self._n)
-        return once + tf.math.unsorted_segment_sum(by_row, self._examples, self._n)
-
-
 def _pieces(width: int) -> int:
     """Into how many rows each row is cut before rows are added up.
 
@@ -252,12 +220,6 @@ def _pieces(width: int) -> int:
     if _LONGEST is None or width <= _LONGEST:
         return 1
     return next(pieces for pieces in range(2, width + 1) if width % pieces == 0 and width // pieces <= _LONGEST)
-
-
-def _sums_by_example(values: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
-    """The sum of everything in each example's part of the leading axis."""
-    floats = tf.size(values) // tf.maximum(n, 1)
-    return tf.reduce_sum(tf.reshape(values, [n, floats]), axis=1)
 
 
 def _inside(indices: tf.Tensor, values: tf.Tensor, vocabulary: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from adaclip_tf._internal import made
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.ghost import embeddings, flow, keeping, maps, rules, several, slices, terms
+from adaclip_tf.gradients.ghost import embeddings, flow, keeping, maps, placing, rules, several, slices, terms
 from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Summed, Unknown
 from adaclip_tf.gradients.ghost.rules import Found
 from adaclip_tf.gradients.ghost.terms import SquaredNorms, Term
-
-_PLACES = {"StridedSliceGrad": slice(4, 5), "Pack": slice(None), "ConcatV2": slice(-1)}  # which inputs are put in place
 
 
 class Handle:
@@ -200,7 +198,7 @@ def _find_one(ctx: Context, gradient: Any, shape: tf.TensorShape) -> tuple[Found
         return found._replace(term=several.Negated(found.term)), rule
     if op.type == "Transpose" and isinstance(label, Summed):
         return _transposed(ctx, op)
-    if op.type in _PLACES and isinstance(label, Summed):
+    if op.type in placing.SOURCES and isinstance(label, Summed):
         return _placed(ctx, op)
     if maps.takes(ctx, op):
         return _mapped(ctx, op)
@@ -257,7 +255,7 @@ def _transposed(ctx: Context, op: tf.Operation) -> tuple[Found, str]:
 def _placed(ctx: Context, op: tf.Operation) -> tuple[Found, str]:
     """A variable of which parts were used: their gradients lie in its own."""
     result = op.outputs[0].shape
-    sources = list(op.inputs)[_PLACES[op.type]]
+    sources = list(op.inputs)[placing.SOURCES[op.type]]
     if not result.is_fully_defined() or not all(tensor.shape.is_fully_defined() for tensor in sources):
         raise Unknown(f"{graph.describe(op)} puts gradients into places that are only known in the run")
     parts, facts, names = [], [], []
@@ -270,34 +268,5 @@ def _placed(ctx: Context, op: tf.Operation) -> tuple[Found, str]:
         parts.append((found.term, tensor.shape.as_list()))
         facts += found.facts
         names.append(rule)
-    term = several.Rearranged(ctx.n, parts, _place(op), result.num_elements())
+    term = several.Rearranged(ctx.n, parts, placing.place(op), result.num_elements())
     return Found(term, facts), " + ".join(dict.fromkeys(names))
-
-
-def _place(op: tf.Operation) -> Callable[[list[tf.Tensor]], tf.Tensor]:
-    """What the op does, for arrays with one more axis in front."""
-    if op.type == "Pack":
-        axis = op.get_attr("axis") % op.outputs[0].shape.rank
-        return lambda parts: tf.stack(parts, axis=axis + 1)
-    if op.type == "ConcatV2":
-        along = graph.axes(op.inputs[-1], op.outputs[0].shape.rank)
-        if along is None:
-            raise Unknown(f"{graph.describe(op)} puts gradients into places that are only known in the run")
-        return lambda parts: tf.concat(parts, axis=along[0] + 1)
-    shape, begin, end, strides = (graph.constant(tensor) for tensor in op.inputs[:4])
-    if shape is None or begin is None or end is None or strides is None:
-        raise Unknown(f"{graph.describe(op)} puts gradients into places that are only known in the run")
-    masks = {f"{name}_mask": op.get_attr(f"{name}_mask") << 1 for name in ("ellipsis", "new_axis", "shrink_axis")}
-    masks |= {f"{name}_mask": op.get_attr(f"{name}_mask") << 1 | 1 for name in ("begin", "end")}
-
-    def place(parts: list[tf.Tensor]) -> tf.Tensor:
-        return tf.raw_ops.StridedSliceGrad(
-            shape=tf.stack([tf.shape(parts[0])[0], *(int(extent) for extent in shape)]),
-            begin=[0, *(int(i) for i in begin)],
-            end=[0, *(int(i) for i in end)],
-            strides=[1, *(int(i) for i in strides)],
-            dy=parts[0],
-            **masks,
-        )
-
-    return place

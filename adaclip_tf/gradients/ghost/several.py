@@ -15,7 +15,8 @@ import tensorflow as tf
 
 from adaclip_tf.gradients.ghost import slices, terms
 from adaclip_tf.gradients.ghost.embeddings import Lookup
-from adaclip_tf.gradients.ghost.products import OuterProduct, SumOfOuterProducts
+from adaclip_tf.gradients.ghost.outer_product import OuterProduct
+from adaclip_tf.gradients.ghost.products import SumOfOuterProducts
 from adaclip_tf.gradients.ghost.terms import Examples, PerExample, SquaredNorms, Term, Transposed
 
 

@@ -16,18 +16,13 @@ is for the program to answer for, as in a callback.) Exempt are
 
 from __future__ import annotations
 
-import gc
-import itertools
-import sys
-import types
 import weakref
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 
-from adaclip_tf._internal import keras
 from adaclip_tf.gradients import graph
+from adaclip_tf.gradients.proof import metrics
 from adaclip_tf.gradients.proof.labels import EVERYWHERE, Lost, Public, Sizes
 
 if TYPE_CHECKING:
@@ -39,20 +34,9 @@ _NONE: dict[Any, Public] = {}
 
 def exempt(variable: tf.Variable) -> tf.Variable:
     """Lets a step write data into `variable`, for the optimizers' own bookkeeping. Returns it."""
-    variable._adaclip_handles = _Handles(variable)
+    variable._adaclip_handles = metrics.Handles(variable)
     _exempt.add(variable._adaclip_handles)
     return variable
-
-
-class _Handles:
-    """The handles of a variable's copies, by their ids, which nothing else can have as long as these are there."""
-
-    def __init__(self, variable: Any):
-        self.ids = {id(handle): handle for handle in _handles(variable)}
-
-
-def _handles(variable: Any) -> list[Any]:
-    return [part.handle for part in getattr(variable, "values", None) or [variable]]
 
 
 def privatised(tensors: Any) -> None:
@@ -89,9 +73,9 @@ class Memory:
     def is_metric(self, handle: Any) -> bool:
         """Whether this is the handle of a Keras metric's variable."""
         if handle not in self.metrics and handle not in self.reads:
-            self.metrics |= _handles_of(_metrics_of_running_models())
+            self.metrics |= metrics.handles_of(metrics.of_running_models())
             if not self._looked:
-                self.metrics |= _handles_of(_all_metrics())
+                self.metrics |= metrics.handles_of(metrics.all_there_are())
                 self._looked = True
         return handle in self.metrics
 
@@ -118,7 +102,7 @@ class Memory:
             remembers = not op.outputs or remembers or any(map(graph.may_remember, inside))
             is_python = any(inner.type in graph.PYTHON for inner in inside)
         leaves_out = op.type == "Switch" and tells(labels[1:])  # what is behind its dead side does not run: writes, too
-        if leaves_out or (is_python and tells(labels) and not (self.is_watching and _in_a_metric())):
+        if leaves_out or (is_python and tells(labels) and not (self.is_watching and metrics.in_a_metric())):
             self.writes.append(Write(op, None))
         elif by_itself or (op.type in graph.RANDOM and _decided(labels)):
             handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
@@ -190,9 +174,9 @@ def check(walk: Walk, read: set[Any]) -> None:
         if write.handle not in found.metrics:
             if any(write.handle in handles.ids for handles in _exempt):
                 continue
-            found.metrics |= _handles_of(_metrics_of_running_models())
+            found.metrics |= metrics.handles_of(metrics.of_running_models())
             if write.handle not in found.metrics:
-                found.metrics |= _handles_of(_all_metrics())
+                found.metrics |= metrics.handles_of(metrics.all_there_are())
             found.look_again()
         if write.handle not in found.metrics or write.handle in read:
             raise ValueError(_message(write, write.handle in found.metrics))
@@ -245,61 +229,3 @@ def _message(write: Write, is_metric: bool) -> str:
         "GroupNormalization, or freeze it (`layer.trainable = False`); use stateful=False in recurrent layers, and no "
         "layer that remembers examples. What you only want to watch belongs into a Keras metric."
     )
-
-
-def _handles_of(metrics: Iterable[Any]) -> dict[int, Any]:
-    """The handles of the metrics' variables, by their ids. Nothing in a graph tells them apart from a layer's.
-
-    With the handles themselves: a metric of a model that is gone may be found as well, and once it is collected,
-    another variable, such as one of an optimizer that the step makes, could have the id of its handle.
-    """
-    found: dict[int, Any] = {}
-    # A loop and no `union(*...)`: `gc.get_objects` would hold on to the tuple of arguments while it is being made.
-    for metric in metrics:
-        for variable in getattr(metric, "variables", ()):
-            found |= _Handles(keras.native(variable)).ids
-    return found
-
-
-def _in_a_metric() -> bool:
-    """Whether a method of a Keras metric is being run."""
-    frame: types.FrameType | None = sys._getframe()
-    while frame is not None:
-        candidates = [frame.f_locals.get(name) for name in ("self", "metric_obj")]
-        if any(issubclass(type(candidate), tf.keras.metrics.Metric) for candidate in candidates):
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _metrics_of_running_models() -> Iterator[Any]:
-    """The metrics of those: found at once."""
-    for model in running_models():
-        yield from (metric for metric in model.metrics if issubclass(type(metric), tf.keras.metrics.Metric))
-
-
-def running_models() -> Iterator[Any]:
-    """The models whose methods are being run, as in `fit`."""
-    frame: types.FrameType | None = sys._getframe()
-    seen: set[int] = set()
-    while frame is not None:
-        model: Any = frame.f_locals.get("self")
-        if id(model) not in seen and issubclass(type(model), tf.keras.Model):
-            seen.add(id(model))
-            yield model
-        frame = frame.f_back
-
-
-def _all_metrics() -> Iterator[Any]:
-    """All Keras metrics that there are."""
-    candidates = gc.get_objects()  # half a million: no line of Python for each
-    # By their types, and not by `isinstance`, which would wake up proxies and lazy modules.
-    return itertools.compress(candidates, map(_AreMetrics().__getitem__, map(type, candidates)))
-
-
-class _AreMetrics(dict):
-    """Whether instances of a type are Keras metrics; asked once for each, since an abstract class answers slowly."""
-
-    def __missing__(self, kind: type) -> bool:
-        self[kind] = issubclass(kind, tf.keras.metrics.Metric)
-        return self[kind]

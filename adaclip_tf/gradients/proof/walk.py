@@ -19,11 +19,10 @@ import numpy as np
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.proof import elements, memory, sources
+from adaclip_tf.gradients.proof import elements, extents, memory, sources
 from adaclip_tf.gradients.proof.labels import (
     EVERYWHERE,
     Checks,
-    Label,
     Lost,
     NoChecks,
     Public,
@@ -34,7 +33,7 @@ from adaclip_tf.gradients.proof.labels import (
 )
 from adaclip_tf.gradients.proof.repeated import as_rows, maps_sums
 from adaclip_tf.gradients.proof.sizes import Evaluator
-from adaclip_tf.gradients.proof.symbols import Count, depends_on_count
+from adaclip_tf.gradients.proof.symbols import Count
 from adaclip_tf.gradients.proof.table import (
     CALLS,
     COUNTED,
@@ -184,7 +183,7 @@ class Walk:
         if memory.read_metric(self, op):
             return memory.read_label(op)
         if op.type in SHAPES:
-            return self._shapes(op, labels)
+            return extents.label_shapes(self, op, labels)
         for label in sorted((label for label in labels if isinstance(label, Lost)), key=lambda lost: not lost.mixing):
             return label
         try:
@@ -212,7 +211,7 @@ class Walk:
                 return labels[0]
             return LISTS[op.type](self, op, labels) if op.type in LISTS else self._entry(op, labels)
         if counted and any(isinstance(label, Sizes) for label in values):
-            return self._from_sizes(op)
+            return extents.label_sizes(self, op, labels)
         try:
             per_output = self._from_publics(op, labels, bool(counted))
         except Unproven:
@@ -282,40 +281,6 @@ class Walk:
         exact = op.type in LINEAR or (op.type in JOINS and len(summed) == len(parts)) or maps_sums(op, labels)
         exact = exact and all(label.exact for label in summed)
         return Summed(summed[0].reason, frozenset().union(*(label.checks for label in summed)), exact)
-
-    def _from_sizes(self, op: tf.Operation) -> Any:
-        if op.type == "Range":
-            raise Unproven("numbers the examples of the batch")
-        if op.type == "Identity":
-            return self._look_up(op.inputs[0])
-        return [self._size_label(tensor) for tensor in op.outputs]
-
-    def _shapes(self, op: tf.Operation, labels: list[Any]) -> list[Any]:
-        """What an extent says: of data that is followed, the number of examples at most. Of other things, anything."""
-        if op.type == "BroadcastGradientArgs":  # shapes are its values
-            for label in labels:
-                if isinstance(label, (Lost, Summed)):
-                    return [label if isinstance(label, Lost) else dataclasses.replace(label, exact=False)] * 2
-            if not all(isinstance(label, (Public, Sizes)) for label in labels):
-                return [Lost(f"{describe(op)} is given shapes that data decides")] * 2
-        per_input = len(op.outputs) == len(op.inputs)  # as in ShapeN
-        unknown = [self._unknown_extents(tensor, label) for tensor, label in zip(op.inputs, labels)]
-        other = next((label for label in unknown if label is not None), None)
-        return [(unknown[i] if per_input else other) or self._size_label(tensor) for i, tensor in enumerate(op.outputs)]
-
-    @staticmethod
-    def _unknown_extents(tensor: tf.Tensor, label: Any) -> Any:
-        """The label of a tensor that data may have given its extents, else None."""
-        if isinstance(label, (Public, Rows)) or tensor.shape.is_fully_defined():
-            return None
-        return dataclasses.replace(label, exact=False) if isinstance(label, Summed) else label
-
-    def _size_label(self, tensor: tf.Tensor) -> Label:
-        if tensor.op.type == "VariableShape":
-            return Public()
-        if depends_on_count(self.sizes.symbols(tensor)):
-            return Sizes()
-        return EVERYWHERE if tensor.shape.rank == 0 else Public()
 
 
 def listed(walk: Walk, element: Any, tensor: tf.Tensor) -> Listed:

@@ -103,7 +103,7 @@ def test_an_eager_forward_pass(rng):
         gradients = tape.gradient(loss, case.variables, output_gradients=seed)
         plan = ghost.analyse(gradients, case.variables, seed, num_microbatches=tf.shape(loss)[0])
         assert not plan.unrecognised
-        assert isinstance(plan.recognised[0]._term, ghost.products.OuterProduct)  # not the general form
+        assert isinstance(plan.recognised[0]._term, ghost.outer_product.OuterProduct)  # not the general form
         return [plan.recognised[i].squared_norms(case.centers[i], case.scales[i]) for i in range(4)]
 
     for result, g, center, scale in zip(norms(), case.alone(x), case.centers, case.scales):

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.framework import function as tf1
 
 from adaclip_tf.gradients import proof
-from adaclip_tf.gradients.proof import memory, sources
+from adaclip_tf.gradients.proof import metrics, sources
 
 W = tf.Variable(np.linspace(-1.0, 1.0, 3).astype(np.float32))
 
@@ -335,7 +335,7 @@ def test_what_was_noised_does_not_keep_its_graph():
 def test_what_was_a_metrics_is_nobody_elses():
     """Handles are told apart by their ids, which come back: a layer's variable could pass for that of a dead metric."""
     metric = tf.keras.metrics.Mean()
-    found = memory._handles_of([metric])
+    found = metrics.handles_of([metric])
     del metric
     gc.collect()
     assert found and all(id(handle) == number for number, handle in found.items())
