@@ -121,9 +121,7 @@ HARMLESS: dict[str, str] = {
         "Only that a graph of a fixed size with sparse gradients runs microbatches among copies, more slowly; the "
         "gradients are the same."
     ),
-    "gradients/proof/metrics.py:of_running_models:d306e8": (
-        "Only slower: all metrics are then asked for, and found."
-    ),
+    "gradients/proof/metrics.py:of_running_models:d306e8": ("Only slower: all metrics are then asked for, and found."),
     "gradients/proof/sizes.py:_constant:65f081": (
         "Only what is looked at in vain: numbers that are not whole are nobody's size."
     ),
