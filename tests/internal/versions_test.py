@@ -72,7 +72,7 @@ def test_other_pythons_are_refused(python):
 @pytest.mark.parametrize("python", [(3, 9), (3, 11), (3, 13)])
 @pytest.mark.parametrize("tensorflow", ["2.15.0.post1", "2.16.1", "2.21.0", "2.30.0rc1"])
 def test_supported_versions_pass(python, tensorflow):
-    versions.check(python=python, tensorflow=tensorflow)
+    versions.check(python=python, tensorflow=tensorflow, numpy="1.26.4")
 
 
 @pytest.mark.parametrize("tensorflow", ["2.14.1", "1.15.0", "3.0.0"])
