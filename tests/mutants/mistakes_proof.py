@@ -15,13 +15,6 @@ _POISON = "tests/gradients/proof/proof_test.py::test_data_of_another_length_pois
 
 MISTAKES = (
     Mutation(
-        "what is made of the seed is labelled before the seed is",
-        "gradients/paths.py",
-        ", mark=proven.mark_seed",
-        "",
-        ("tests/attack/attack_test.py::test_some_cases[simple_rnn_binary-graph]",),
-    ),
-    Mutation(
         "behind the loss nobody looks into branches, loops and functions",
         "gradients/proof/memory.py",
         "return any(map(_may_note_itself, graph.inside(op)))",
