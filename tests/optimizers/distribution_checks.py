@@ -75,9 +75,9 @@ def assert_noise(result, replicas):
     """N(0, z^2) on the global sum, once; another draw at each step."""
     z = distribution_runs.NOISE_MULTIPLIER
     noise = np.array(result["noise"])
-    assert stats.kstest(noise.ravel(), "norm", args=(0, z)).pvalue > 1e-3
+    assert stats.kstest(noise.ravel() / z, "norm").pvalue > 1e-3
     for wrong in (z / np.sqrt(replicas), z * np.sqrt(replicas)):
-        assert stats.kstest(noise.ravel(), "norm", args=(0, wrong)).pvalue < 1e-9
+        assert stats.kstest(noise.ravel() / wrong, "norm").pvalue < 1e-9
     correlations = np.corrcoef(noise)[np.triu_indices(len(noise), 1)]
     assert np.abs(correlations).max() < 5 / np.sqrt(noise.shape[1])
 
