@@ -8,6 +8,7 @@ _COUNTED = "tests/gradients/proof/counted_test.py::test_what_may_tell_the_number
 _BY_PLACE = "tests/gradients/proof/table_test.py::test_values_by_place_are_not_taken_for_all_alike"
 _UNKNOWN = "tests/gradients/proof/table_test.py::test_entries_that_may_see_several_examples"
 _MAPS = "tests/gradients/ghost/maps_test.py"
+_CANCELS = "tests/gradients/ghost/several_test.py::test_what_cancels_within_an_example_counts_for_rounding"
 _LOOPS = "tests/gradients/spelled_out_test.py::test_recurrent_layers_have_handles_and_are_exact"
 
 MISTAKES = (
@@ -144,6 +145,48 @@ MISTAKES = (
         "    if bounds is None:\n        return norms",
         "    if True:\n        return norms",
         (f"{_MAPS}::test_what_a_map_cancels_counts_for_rounding",),
+    ),
+    Mutation(
+        "what one use cancels of another is not reckoned with",
+        "gradients/ghost/several.py",
+        "        return self._sum([terms.most_of(part) for part in self._parts])",
+        "        return None",
+        (f"{_CANCELS}[a product and a sum]",),
+    ),
+    Mutation(
+        "what rows of one example cancel is forgotten where a part is used",
+        "gradients/ghost/products.py",
+        "return None if self._length == 1 else terms.of_absolutes(self.examples())",
+        "return None",
+        (f"{_CANCELS}[over time, of a part]",),
+    ),
+    Mutation(
+        "what cancels is forgotten behind a transposition",
+        "gradients/ghost/terms.py",
+        "return None if inner is None else self._moved(inner)",
+        "return None",
+        (f"{_CANCELS}[transposed, of a part]",),
+    ),
+    Mutation(
+        "imaginary parts are dropped on the way through a map",
+        "gradients/ghost/maps.py",
+        "    if not all(tensor.dtype.is_floating for tensor in (op.outputs[0], *sources)):",
+        "    if False:",
+        (f"{_MAPS}::test_numbers_that_are_not_real_have_no_map",),
+    ),
+    Mutation(
+        "a sum that is rounded to whole numbers is one of its terms' whole numbers",
+        "gradients/proof/walk.py",
+        " and not graph.rounds(op)",
+        "",
+        (f"{_MAPS}::test_maps_that_are_not_linear_are_no_sums_over_examples[rounded]",),
+    ),
+    Mutation(
+        "what is rounded to whole numbers has the handle of what it was before",
+        "gradients/ghost/plan.py",
+        "        if graph.rounds(op):",
+        "        if False:",
+        (f"{_MAPS}::test_what_is_rounded_to_whole_numbers_has_no_handle",),
     ),
     Mutation(
         "entries that were sorted go back to other places",

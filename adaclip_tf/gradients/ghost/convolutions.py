@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from adaclip_tf._internal import made
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.ghost import keeping, slices
+from adaclip_tf.gradients.ghost import keeping, slices, terms
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
 from adaclip_tf.gradients.ghost.products import SumOfOuterProducts
 from adaclip_tf.gradients.ghost.rules import Found, facts_about, lead, one_lead, rule
@@ -186,6 +186,9 @@ class _Grouped:
         floats = 3 * size + 3 * each * geometry.positions * (geometry.taps * geometry.image[2] + geometry.out[2])
         return Examples(self._images.split, make, floats)
 
+    def bounds(self) -> Examples:
+        return terms.of_absolutes(self.examples())
+
     def to_keep(self) -> list[keeping.Kept]:
         return self._images.to_keep()
 
@@ -237,6 +240,9 @@ class _OneByOne:
             return tf.map_fn(each, tuple(arrays), fn_output_signature=tf.TensorSpec([size], tf.float32))
 
         return Examples(self._images.split, make, 2 * size)
+
+    def bounds(self) -> Examples:
+        return terms.of_absolutes(self.examples())
 
     def to_keep(self) -> list[keeping.Kept]:
         return self._images.to_keep()

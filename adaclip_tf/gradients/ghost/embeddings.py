@@ -200,6 +200,9 @@ class Lookup:
 
         return Examples(list(self.by_example()), make, 2 * size)
 
+    def bounds(self) -> Examples | None:
+        return None if self._positions == 1 else terms.of_absolutes(self.examples())
+
     @classmethod
     def longer(cls, parts: Sequence[Lookup]) -> Lookup:
         """Several look-ups of one table are one, of all their positions."""

@@ -194,6 +194,8 @@ def _find_one(ctx: Context, gradient: Any, shape: tf.TensorShape) -> tuple[Found
         raise Unknown(label.reason)
     op = gradient.op
     if op.type in graph.SAME_ORDER and isinstance(label, Summed):
+        if graph.rounds(op):
+            raise Unknown(f"{graph.describe(op)} rounds a sum over examples to whole numbers")
         return _find(ctx, op.inputs[0], shape)
     if op.type == "Neg" and isinstance(label, Summed):
         found, rule = _find(ctx, op.inputs[0], shape)

@@ -287,6 +287,9 @@ class SumOfOuterProducts:
 
         return Examples(list(self.arrays), make, inner * outer + (self._length or 1) * (inner + outer))
 
+    def bounds(self) -> Examples | None:
+        return None if self._length == 1 else terms.of_absolutes(self.examples())
+
     @classmethod
     def longer(cls, parts: Sequence[SumOfOuterProducts]) -> SumOfOuterProducts:
         """The sum of several such sums, which is one over all their rows."""

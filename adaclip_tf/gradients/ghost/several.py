@@ -57,7 +57,7 @@ class Negated:
         return inner._replace(make=lambda arrays: -inner.make(arrays))
 
     def bounds(self) -> Examples | None:
-        return bounds_of(self._term) if _cancels(self._term) else None
+        return terms.bounds_of(self._term)
 
 
 def _same_transpose(first: Transposed, other: Term) -> bool:
@@ -80,7 +80,7 @@ def _join_alike(parts: list[Any]) -> Term:
 
 
 class Several:
-    """The sum of terms of different kinds: gradients are formed."""
+    """The sum of terms of different kinds: gradients are formed. One use of the variable may cancel another."""
 
     def __init__(self, n: tf.Tensor, parts: Sequence[Term]):
         self._n, self._parts = n, parts
@@ -94,8 +94,8 @@ class Several:
     def examples(self) -> Examples:
         return self._sum([part.examples() for part in self._parts])
 
-    def bounds(self) -> Examples | None:
-        return self._sum([bounds_of(part) for part in self._parts]) if _cancels(*self._parts) else None
+    def bounds(self) -> Examples:
+        return self._sum([terms.most_of(part) for part in self._parts])
 
     @staticmethod
     def _sum(parts: list[Examples]) -> Examples:
@@ -174,9 +174,9 @@ class Rearranged:
         return self._placed([term.examples() for term, _ in self._parts], self._place)
 
     def bounds(self) -> Examples | None:
-        if not _cancels(*(term for term, _ in self._parts)):
+        if all(terms.bounds_of(term) is None for term, _ in self._parts):
             return None
-        return self._placed([bounds_of(term) for term, _ in self._parts], self._place)
+        return self._placed([terms.most_of(term) for term, _ in self._parts], self._place)
 
     def _placed(self, found: list[Examples], place: Callable[[list[tf.Tensor]], tf.Tensor]) -> Examples:
         parts = [(examples, shape) for examples, (_, shape) in zip(found, self._parts)]
@@ -211,25 +211,15 @@ class Mapped(Rearranged):
         self._bound = bound
 
     def bounds(self) -> Examples:
-        return self._placed([bounds_of(term) for term, _ in self._parts], self._bound)
-
-
-def bounds_of(term: Term) -> Examples:
-    """For every coordinate of g_k, the sum of the absolute values of what was added up to it, at least."""
-    found = term.bounds() if _cancels(term) else None  # type: ignore[attr-defined]
-    if found is not None:
-        return found
-    inner = term.examples()
-    return inner._replace(make=lambda arrays: tf.abs(inner.make(arrays)))
-
-
-def _cancels(*parts: Term) -> bool:
-    """Whether one of these is a map that may cancel what it gets, or is made of such."""
-    return any(hasattr(part, "bounds") and (isinstance(part, Mapped) or part.bounds() is not None) for part in parts)
+        return self._placed([terms.most_of(term) for term, _ in self._parts], self._bound)
 
 
 def _formed(term: Any, n: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-    """|(g_k - a) / b|^2 from the gradients themselves, with what rounding may have cost where a map cancels."""
+    """|(g_k - a) / b|^2 from the gradients themselves, with what rounding may have cost where something cancels.
+
+    The gradient of one example is rounded as it is formed; their weighted sum, in which what cancels does so only after
+    it was added up over all examples, by more.
+    """
     norms = slices.norms_of_examples(term.examples(), n, center, scale)
     bounds = term.bounds()
     if bounds is None:

@@ -22,7 +22,7 @@ Edge cases.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -209,8 +209,9 @@ class Transposed:
         return _transpose(made.reshape(self.term.weighted_sum(weights), self.sizes), self.permutation)
 
     def examples(self) -> Examples:
-        inner = self.term.examples()
+        return self._moved(self.term.examples())
 
+    def _moved(self, inner: Examples) -> Examples:
         def make(arrays: list[tf.Tensor]) -> tf.Tensor:
             gradients = inner.make(arrays)
             count = tf.shape(gradients)[0]
@@ -219,6 +220,37 @@ class Transposed:
             return tf.reshape(moved, [count, gradients.shape[1]])
 
         return inner._replace(make=make, floats=2 * inner.floats)
+
+    def bounds(self) -> Examples | None:
+        inner = bounds_of(self.term)
+        return None if inner is None else self._moved(inner)
+
+
+def bounds_of(term: Any) -> Examples | None:
+    """For every coordinate of g_k, no less than the sum of the absolute values of what is added up to it.
+
+    None where nothing is added up: where the gradients are there by themselves, for norms and for the weighted sum.
+    """
+    listed = getattr(term, "bounds", None)
+    return None if listed is None else listed()
+
+
+def most_of(term: Any) -> Examples:
+    """The same; absolute values where nothing is added up."""
+    found = bounds_of(term)
+    if found is not None:
+        return found
+    inner = term.examples()
+    return inner._replace(make=lambda arrays: tf.abs(inner.make(arrays)))
+
+
+def of_absolutes(inner: Examples) -> Examples:
+    """The bounds where gradients are sums of products of entries of the arrays."""
+    return inner._replace(make=lambda arrays: inner.make([_absolute(array) for array in arrays]))
+
+
+def _absolute(array: tf.Tensor) -> tf.Tensor:
+    return tf.abs(array) if array.dtype.is_floating else array
 
 
 def _transpose(tensor: tf.Tensor, permutation: list[int]) -> tf.Tensor:

@@ -241,3 +241,37 @@ def test_only_sums_of_like_shapes_are_taken_apart():
         for axis, parts in ((0, 2), (1, 1)):
             values = tf.concat([matrix, 2.0 * matrix], axis=axis)
             assert len(graph.contributions(tf.IndexedSlices(values, indices))) == parts
+
+
+CANCELLING = {
+    "a product and a sum": lambda x, w: x @ w - tf.reduce_sum(x[:, :, tf.newaxis] * w, axis=1),
+    "in another order": lambda x, w: x @ w - tf.reverse(x, [1]) @ w[::-1],
+    "of a part": lambda x, w: x[:, :2] @ w[:2] - tf.reduce_sum(x[:, :2, tf.newaxis] * w[:2], axis=1),
+    "over time, of a part": lambda x, w: tf.reduce_sum(_there_and_back(x) @ w[1:], axis=1),
+    "transposed, of a part": lambda x, w: tf.reduce_sum(_there_and_back(x) @ tf.transpose(w[:, 1:], [1, 0]), axis=1),
+    "looked up": lambda x, w: x @ w - tf.reduce_sum(_looked_up(x, w) * x[:, :, tf.newaxis], axis=1) + x @ w[::-1] * 0,
+    "a convolution of a part": lambda x, w: tf.reduce_sum(_convolved(x, w[1:]), axis=[1, 2]),
+}
+
+
+def _there_and_back(x):
+    return tf.stack([x[:, 1:], -x[:, 1:]], axis=1)
+
+
+def _looked_up(x, w):
+    return tf.gather(w, tf.tile(tf.range(F)[tf.newaxis], [tf.shape(x)[0], 1]))
+
+
+def _convolved(x, w):
+    images = _there_and_back(x)[:, :, tf.newaxis]
+    return tf.nn.depthwise_conv2d(images, w[tf.newaxis, tf.newaxis], [1, 1, 1, 1], "VALID")
+
+
+@pytest.mark.parametrize("name", CANCELLING)
+def test_what_cancels_within_an_example_counts_for_rounding(rng, name):
+    """In the weighted sum of all examples it cancels after it was added up, and leaves what was rounded there."""
+    w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
+    case = Case(lambda x: tf.reduce_sum(CANCELLING[name](x, w), axis=1), [w], tf.TensorSpec([None, F]), rng)
+    x = (1e6 * rng.uniform(1.0, 2.0, size=[3, F])).astype(np.float32)
+    _, plain, _ = case.ghost(x, np.ones([3], np.float32))[0]
+    assert np.all(plain.value <= 1e6) and np.all(plain.magnitude >= 4 * 1e12)
