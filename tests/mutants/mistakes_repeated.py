@@ -141,9 +141,9 @@ MISTAKES = (
     ),
     Mutation(
         "what a map cancels is not reckoned with",
-        "gradients/ghost/several.py",
-        "    if bounds is None:\n        return norms",
-        "    if True:\n        return norms",
+        "gradients/ghost/slices.py",
+        "    if bounds is None:\n        return",
+        "    if True:\n        return",
         (f"{_MAPS}::test_what_a_map_cancels_counts_for_rounding",),
     ),
     Mutation(
@@ -187,6 +187,27 @@ MISTAKES = (
         "        if graph.rounds(op):",
         "        if False:",
         (f"{_MAPS}::test_what_is_rounded_to_whole_numbers_has_no_handle",),
+    ),
+    Mutation(
+        "what rows of one example cancel is forgotten where gradients are formed",
+        "gradients/ghost/products.py",
+        "return SquaredNorms(value, tf.maximum(value, tf.square(tf.sqrt(most) + tf.sqrt(constant))))",
+        "return SquaredNorms(value, value)",
+        (_CANCELS.replace("within_an_example", "where_gradients_are_formed"),),
+    ),
+    Mutation(
+        "what positions of one channel cancel is not reckoned with",
+        "gradients/ghost/convolutions.py",
+        "lengths = [tf.norm(factor, axis=1) for factor in self._factors(arrays)]",
+        "lengths = [tf.reduce_sum(factor, axis=1) for factor in self._factors(arrays)]",
+        (f"{_CANCELS}[a convolution]",),
+    ),
+    Mutation(
+        "what positions that look up one row cancel is not reckoned with",
+        "gradients/ghost/embeddings.py",
+        "return SquaredNorms(norms.value, tf.maximum(norms.magnitude, most))",
+        "return norms",
+        (f"{_CANCELS}[looked up twice]",),
     ),
     Mutation(
         "entries that were sorted go back to other places",

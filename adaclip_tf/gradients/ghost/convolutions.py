@@ -172,7 +172,7 @@ class _Grouped:
         self._n, self._geometry, self._images, self._groups = ctx.n, geometry, images, groups
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        return slices.norms_of_examples(self.examples(), self._n, center, scale)
+        return slices.norms_of_examples(self.examples(), self._n, center, scale, self.bounds())
 
     def examples(self) -> Examples:
         geometry = self._geometry
@@ -187,7 +187,14 @@ class _Grouped:
         return Examples(self._images.split, make, floats)
 
     def bounds(self) -> Examples:
-        return terms.of_absolutes(self.examples())
+        """By Cauchy and Schwarz over the positions: no more products than there are coordinates."""
+        inner, size = self.examples(), math.prod(self._geometry.kernel)
+
+        def make(arrays: list[tf.Tensor]) -> tf.Tensor:
+            lengths = [tf.norm(factor, axis=1) for factor in self._factors(arrays)]
+            return tf.reshape(self._in_kernel_order(tf.einsum("ekgc,egd->ekcgd", *lengths)), [-1, size])
+
+        return inner._replace(make=make)
 
     def to_keep(self) -> list[keeping.Kept]:
         return self._images.to_keep()
@@ -230,7 +237,7 @@ class _OneByOne:
         self._attributes |= {name: op.get_attr(name).decode() for name in ("padding", "data_format")}
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        return slices.norms_of_examples(self.examples(), self._n, center, scale)
+        return slices.norms_of_examples(self.examples(), self._n, center, scale, self.bounds())
 
     def examples(self) -> Examples:
         size = math.prod(self._kernel)

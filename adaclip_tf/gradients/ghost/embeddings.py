@@ -44,6 +44,21 @@ class Lookup:
         self._indices, self._values, self.shape = indices, values, shape
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        norms = self._norms(center, scale)
+        if self._positions == 1:
+            return norms
+        # Positions that look up the same row may cancel, in the weighted sum only after all examples were added up.
+        constant = terms.constant_part(center, scale, self._vocabulary * self._width)
+        most = tf.square(tf.sqrt(self._most(self._values / self.look_up(scale))) + tf.sqrt(constant))
+        return SquaredNorms(norms.value, tf.maximum(norms.magnitude, most))
+
+    def _most(self, values: tf.Tensor) -> tf.Tensor:
+        """No less than sum_j (sum_{l: i_l = j} |v_l|)^2 of each example, by Cauchy and Schwarz."""
+        if made.in_xla():
+            return tf.cast(self._length(), tf.float32) * self._per_example(terms.squared_lengths(values))
+        return self._per_example(self._places().counts * terms.squared_lengths(values))
+
+    def _norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         if terms.is_zero(center) and terms.is_scalar(scale):
             quadratic = self._sum_of_squares(self._values)
             if tf.get_static_value(scale) != 1.0:
@@ -231,7 +246,8 @@ class _Places:
         indices = tf.reshape(tf.cast(indices, tf.int64), [n, length])
         keys = tf.reshape(indices + vocabulary * tf.range(tf.cast(n, tf.int64))[:, tf.newaxis], [-1])
         distinct, lookups, counts = tf.unique_with_counts(keys)
-        self._repeats = tf.gather(counts, lookups) > 1
+        times = tf.gather(counts, lookups)
+        self._repeats, self.counts = times > 1, tf.cast(times, tf.float32)
         self._positions = tf.where(self._repeats)[:, 0]
         repeated, self._groups = tf.unique(tf.gather(lookups, self._positions))
         keys = tf.gather(distinct, repeated)

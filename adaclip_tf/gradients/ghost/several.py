@@ -86,7 +86,7 @@ class Several:
         self._n, self._parts = n, parts
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        return _formed(self, self._n, center, scale)
+        return slices.norms_of_examples(self.examples(), self._n, center, scale, self.bounds())
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return tf.add_n([tf.reshape(part.weighted_sum(weights), [-1]) for part in self._parts])
@@ -165,7 +165,7 @@ class Rearranged:
         self._n, self._parts, self._place, self._size = n, parts, place, size
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        return _formed(self, self._n, center, scale)
+        return slices.norms_of_examples(self.examples(), self._n, center, scale, self.bounds())
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return self._place([tf.reshape(term.weighted_sum(weights), [1, *shape]) for term, shape in self._parts])[0]
@@ -212,17 +212,3 @@ class Mapped(Rearranged):
 
     def bounds(self) -> Examples:
         return self._placed([terms.most_of(term) for term, _ in self._parts], self._bound)
-
-
-def _formed(term: Any, n: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-    """|(g_k - a) / b|^2 from the gradients themselves, with what rounding may have cost where something cancels.
-
-    The gradient of one example is rounded as it is formed; their weighted sum, in which what cancels does so only after
-    it was added up over all examples, by more.
-    """
-    norms = slices.norms_of_examples(term.examples(), n, center, scale)
-    bounds = term.bounds()
-    if bounds is None:
-        return norms
-    most = slices.norms_of_examples(bounds, n, -tf.abs(center), scale)
-    return SquaredNorms(norms.value, tf.maximum(norms.value, most.value))

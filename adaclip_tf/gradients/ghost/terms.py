@@ -7,7 +7,8 @@ With p = 1 / b^2, every term computes, per microbatch k,
 
 in float32. Where the square is expanded, value = sum g^2 p - 2 sum g a p + sum a^2 p, and rounding may cost a few
 ulps of `magnitude`: clipping by value + (a few ulps) * magnitude never clips too little. Where g_k itself is formed,
-nothing cancels and magnitude = value.
+value is right; but what cancels in g_k may do so in the weighted sum only after it was added up over all examples, so
+that what is added up to g_k counts for the magnitude (`bounds_of`), unless the sum is made of the same g_k.
 
 Edge cases.
 
