@@ -21,8 +21,8 @@ MISTAKES = (
     Mutation(
         "rows looked up twice are squared one by one",
         "gradients/ghost/places.py",
-        "self._repeats = tf.gather(counts, lookups) > 1",
-        "self._repeats = tf.gather(counts, lookups) > 10**6",
+        "        self._repeats, self.counts = times > 1,",
+        "        self._repeats, self.counts = times > 10**6,",
         ("tests/gradients/ghost/ghost_rules_test.py::test_rows_looked_up_twice_are_added_before_they_are_squared",),
     ),
     Mutation(

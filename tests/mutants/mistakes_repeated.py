@@ -8,6 +8,7 @@ _COUNTED = "tests/gradients/proof/counted_test.py::test_what_may_tell_the_number
 _BY_PLACE = "tests/gradients/proof/table_test.py::test_values_by_place_are_not_taken_for_all_alike"
 _UNKNOWN = "tests/gradients/proof/table_test.py::test_entries_that_may_see_several_examples"
 _MAPS = "tests/gradients/ghost/maps_test.py"
+_CANCELS = "tests/gradients/ghost/several_test.py::test_what_cancels_within_an_example_counts_for_rounding"
 _LOOPS = "tests/gradients/spelled_out_test.py::test_recurrent_layers_have_handles_and_are_exact"
 
 MISTAKES = (
@@ -140,10 +141,73 @@ MISTAKES = (
     ),
     Mutation(
         "what a map cancels is not reckoned with",
-        "gradients/ghost/several.py",
-        "    if bounds is None:\n        return norms",
-        "    if True:\n        return norms",
+        "gradients/ghost/slices.py",
+        "    if bounds is None:\n        return",
+        "    if True:\n        return",
         (f"{_MAPS}::test_what_a_map_cancels_counts_for_rounding",),
+    ),
+    Mutation(
+        "what one use cancels of another is not reckoned with",
+        "gradients/ghost/several.py",
+        "        return self._sum([cancelling.most_of(part) for part in self._parts])",
+        "        return None",
+        (f"{_CANCELS}[a product and a sum]",),
+    ),
+    Mutation(
+        "what rows of one example cancel is forgotten where a part is used",
+        "gradients/ghost/products.py",
+        "return None if self._length == 1 else cancelling.of_absolutes(self.examples())",
+        "return None",
+        (f"{_CANCELS}[over time, of a part]",),
+    ),
+    Mutation(
+        "what cancels is forgotten behind a transposition",
+        "gradients/ghost/transposed.py",
+        "return None if inner is None else self._moved(inner)",
+        "return None",
+        (f"{_CANCELS}[transposed, of a part]",),
+    ),
+    Mutation(
+        "imaginary parts are dropped on the way through a map",
+        "gradients/ghost/maps.py",
+        "    if not all(tensor.dtype.is_floating for tensor in (op.outputs[0], *sources)):",
+        "    if False:",
+        (f"{_MAPS}::test_numbers_that_are_not_real_have_no_map",),
+    ),
+    Mutation(
+        "a sum that is rounded to whole numbers is one of its terms' whole numbers",
+        "gradients/proof/walk.py",
+        " and not graph.rounds(op)",
+        "",
+        (f"{_MAPS}::test_maps_that_are_not_linear_are_no_sums_over_examples[rounded]",),
+    ),
+    Mutation(
+        "what is rounded to whole numbers has the handle of what it was before",
+        "gradients/ghost/plan.py",
+        "        if graph.rounds(op):",
+        "        if False:",
+        (f"{_MAPS}::test_what_is_rounded_to_whole_numbers_has_no_handle",),
+    ),
+    Mutation(
+        "what rows of one example cancel is forgotten where gradients are formed",
+        "gradients/ghost/products.py",
+        "return SquaredNorms(value, tf.maximum(value, tf.square(tf.sqrt(most) + tf.sqrt(constant))))",
+        "return SquaredNorms(value, value)",
+        (_CANCELS.replace("within_an_example", "where_gradients_are_formed"),),
+    ),
+    Mutation(
+        "what positions of one channel cancel is not reckoned with",
+        "gradients/ghost/convolutions.py",
+        "lengths = [tf.norm(factor, axis=1) for factor in self._factors(arrays)]",
+        "lengths = [tf.reduce_sum(factor, axis=1) for factor in self._factors(arrays)]",
+        (f"{_CANCELS}[a convolution]",),
+    ),
+    Mutation(
+        "what positions that look up one row cancel is not reckoned with",
+        "gradients/ghost/embeddings.py",
+        "return SquaredNorms(norms.value, tf.maximum(norms.magnitude, most))",
+        "return norms",
+        (f"{_CANCELS}[looked up twice]",),
     ),
     Mutation(
         "entries that were sorted go back to other places",

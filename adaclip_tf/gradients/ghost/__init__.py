@@ -32,11 +32,14 @@ then still the gradients that TensorFlow computes, but each depends on the whole
 | `flow_lists`   | the table: loops, lists of tensors                                           |
 | `rules`        | the registry, rules for dense layers, biases, scales, einsums                |
 | `convolutions` | rules for kernels                                                            |
-| `embeddings`   | the rule for gathered tables                                                 |
+| `embeddings`, `places` | the rule for gathered tables, rows that are looked up more than once |
 | `terms`        | the arithmetic of norms and weighted sums                                    |
+| `cancelling`   | what is added up in one example's gradient, for rounding                     |
 | `keeping`      | the branch that spares weighted sums a pass                                  |
 | `single`       | norms of single outer products                                               |
-| `products`     | the same for sums of outer products                                          |
+| `outer_product`, `products` | terms of one outer product, and of sums of them                 |
+| `transposed`   | terms whose axes are moved                                                   |
+| `placing`      | where the gradients of a variable's parts lie                                |
 | `several`      | variables that are used more than once                                       |
 | `maps`         | variables that are made into something else before they are used             |
 | `slices`       | work in slices of examples, within a memory budget                           |

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from adaclip_tf._internal import made
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.ghost import keeping, slices
+from adaclip_tf.gradients.ghost import cancelling, keeping, slices
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
 from adaclip_tf.gradients.ghost.products import SumOfOuterProducts
 from adaclip_tf.gradients.ghost.rules import Found, facts_about, lead, one_lead, rule
@@ -172,7 +172,7 @@ class _Grouped:
         self._n, self._geometry, self._images, self._groups = ctx.n, geometry, images, groups
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        return slices.norms_of_examples(self.examples(), self._n, center, scale)
+        return slices.norms_of_examples(self.examples(), self._n, center, scale, self.bounds())
 
     def examples(self) -> Examples:
         geometry = self._geometry
@@ -185,6 +185,16 @@ class _Grouped:
         each = self._images.rows.per_microbatch or 1
         floats = 3 * size + 3 * each * geometry.positions * (geometry.taps * geometry.image[2] + geometry.out[2])
         return Examples(self._images.split, make, floats)
+
+    def bounds(self) -> Examples:
+        """By Cauchy and Schwarz over the positions: no more products than there are coordinates."""
+        inner, size = self.examples(), math.prod(self._geometry.kernel)
+
+        def make(arrays: list[tf.Tensor]) -> tf.Tensor:
+            lengths = [tf.norm(factor, axis=1) for factor in self._factors(arrays)]
+            return tf.reshape(self._in_kernel_order(tf.einsum("ekgc,egd->ekcgd", *lengths)), [-1, size])
+
+        return inner._replace(make=make)
 
     def to_keep(self) -> list[keeping.Kept]:
         return self._images.to_keep()
@@ -227,7 +237,7 @@ class _OneByOne:
         self._attributes |= {name: op.get_attr(name).decode() for name in ("padding", "data_format")}
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        return slices.norms_of_examples(self.examples(), self._n, center, scale)
+        return slices.norms_of_examples(self.examples(), self._n, center, scale, self.bounds())
 
     def examples(self) -> Examples:
         size = math.prod(self._kernel)
@@ -237,6 +247,9 @@ class _OneByOne:
             return tf.map_fn(each, tuple(arrays), fn_output_signature=tf.TensorSpec([size], tf.float32))
 
         return Examples(self._images.split, make, 2 * size)
+
+    def bounds(self) -> Examples:
+        return cancelling.of_absolutes(self.examples())
 
     def to_keep(self) -> list[keeping.Kept]:
         return self._images.to_keep()

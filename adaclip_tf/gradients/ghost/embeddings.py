@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from adaclip_tf._internal import made
-from adaclip_tf.gradients.ghost import keeping, terms
+from adaclip_tf.gradients.ghost import cancelling, keeping, terms
 from adaclip_tf.gradients.ghost.labels import Context, Unknown
 from adaclip_tf.gradients.ghost.places import Places, sums_by_example
 from adaclip_tf.gradients.ghost.rules import SPARSE, Found, facts_about, lead, rule
@@ -45,6 +45,21 @@ class Lookup:
         self._indices, self._values, self.shape = indices, values, shape
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
+        norms = self._norms(center, scale)
+        if self._positions == 1:
+            return norms
+        # Positions that look up the same row may cancel, in the weighted sum only after all examples were added up.
+        constant = terms.constant_part(center, scale, self._vocabulary * self._width)
+        most = tf.square(tf.sqrt(self._most(self._values / self.look_up(scale))) + tf.sqrt(constant))
+        return SquaredNorms(norms.value, tf.maximum(norms.magnitude, most))
+
+    def _most(self, values: tf.Tensor) -> tf.Tensor:
+        """No less than sum_j (sum_{l: i_l = j} |v_l|)^2 of each example, by Cauchy and Schwarz."""
+        if made.in_xla():
+            return tf.cast(self._length(), tf.float32) * self._per_example(terms.squared_lengths(values))
+        return self._per_example(self._places().counts * terms.squared_lengths(values))
+
+    def _norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         if terms.is_zero(center) and terms.is_scalar(scale):
             quadratic = self._sum_of_squares(self._values)
             if tf.get_static_value(scale) != 1.0:
@@ -200,6 +215,9 @@ class Lookup:
             return tf.reshape(table, [count, size])
 
         return Examples(list(self.by_example()), make, 2 * size)
+
+    def bounds(self) -> Examples | None:
+        return None if self._positions == 1 else cancelling.of_absolutes(self.examples())
 
     @classmethod
     def longer(cls, parts: Sequence[Lookup]) -> Lookup:

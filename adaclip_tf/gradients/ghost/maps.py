@@ -39,6 +39,8 @@ def mapped(ctx: Context, op: tf.Operation, find: Callable[[tf.Tensor], Term]) ->
     sources = [tensor for tensor in op.inputs if ctx.label(tensor) is not None]
     if not all(tensor.shape.is_fully_defined() for tensor in (op.outputs[0], *sources)):
         raise Unknown("has a shape that is only known in the run")
+    if not all(tensor.dtype.is_floating for tensor in (op.outputs[0], *sources)):
+        raise Unknown("works on numbers that are not real")
     parts = [(find(tensor), tensor.shape.as_list()) for tensor in sources]
     function, bound = _functions(op, [i for i, tensor in enumerate(op.inputs) if ctx.label(tensor) is not None])
     return Mapped(ctx.n, parts, function, op.outputs[0].shape.num_elements(), bound)

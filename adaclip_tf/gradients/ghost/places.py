@@ -22,7 +22,8 @@ class Places:
         indices = tf.reshape(tf.cast(indices, tf.int64), [n, length])
         keys = tf.reshape(indices + vocabulary * tf.range(tf.cast(n, tf.int64))[:, tf.newaxis], [-1])
         distinct, lookups, counts = tf.unique_with_counts(keys)
-        self._repeats = tf.gather(counts, lookups) > 1
+        times = tf.gather(counts, lookups)
+        self._repeats, self.counts = times > 1, tf.cast(times, tf.float32)
         self._positions = tf.where(self._repeats)[:, 0]
         repeated, self._groups = tf.unique(tf.gather(lookups, self._positions))
         keys = tf.gather(distinct, repeated)

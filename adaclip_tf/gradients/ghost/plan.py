@@ -14,6 +14,7 @@ from adaclip_tf.gradients.ghost import embeddings, flow, keeping, maps, placing,
 from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Summed, Unknown
 from adaclip_tf.gradients.ghost.rules import Found
 from adaclip_tf.gradients.ghost.terms import SquaredNorms, Term
+from adaclip_tf.gradients.ghost.transposed import Transposed
 
 
 class Handle:
@@ -192,6 +193,8 @@ def _find_one(ctx: Context, gradient: Any, shape: tf.TensorShape) -> tuple[Found
         raise Unknown(label.reason)
     op = gradient.op
     if op.type in graph.SAME_ORDER and isinstance(label, Summed):
+        if graph.rounds(op):
+            raise Unknown(f"{graph.describe(op)} rounds a sum over examples to whole numbers")
         return _find(ctx, op.inputs[0], shape)
     if op.type == "Neg" and isinstance(label, Summed):
         found, rule = _find(ctx, op.inputs[0], shape)
@@ -248,7 +251,7 @@ def _transposed(ctx: Context, op: tf.Operation) -> tuple[Found, str]:
     if permutation is None or not inner.shape.is_fully_defined():
         raise Unknown(f"{graph.describe(op)} moves axes in a way that is only known in the run")
     found, rule = _find(ctx, inner, inner.shape)
-    moved = terms.Transposed(found.term, inner.shape.as_list(), [int(axis) for axis in permutation])
+    moved = Transposed(found.term, inner.shape.as_list(), [int(axis) for axis in permutation])
     return found._replace(term=moved), rule
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf._internal import made
-from adaclip_tf.gradients.ghost import keeping, single, slices, terms
+from adaclip_tf.gradients.ghost import cancelling, keeping, single, slices, terms
 from adaclip_tf.gradients.ghost.terms import Examples, SquaredNorms
 
 # Up to so many rows per microbatch, products of pairs of them are cheaper than g itself, which is written and read.
@@ -82,17 +82,22 @@ class SumOfOuterProducts:
             return self._kept(center, scale)
         inner, outer = self.shape
         flip = inner > outer  # batched products are faster with the longer side last
-        if flip:
-            center, scale = (self._transpose(value) for value in (center, scale))
+        turned = [self._transpose(value) if flip else value for value in (center, scale)]
+        p = tf.square(tf.math.reciprocal(scale if terms.is_scalar(scale) else tf.reshape(scale, self.shape)))
 
         def norms(arrays: list[tf.Tensor]) -> tf.Tensor:
             x, dy = self._make(arrays)
             gradients = tf.matmul(dy, x, transpose_a=True) if flip else tf.matmul(x, dy, transpose_a=True)
-            return terms.direct_norms(gradients, center, scale)
+            most, _ = single.weighted_squares(tf.reduce_sum(tf.square(x), 1), p, tf.reduce_sum(tf.square(dy), 1))
+            return tf.stack([terms.direct_norms(gradients, *turned), most], axis=1)
 
         floats = 2 * inner * outer + (self._length or 1) * (inner + outer)
-        value = slices.map_examples(norms, self.arrays, self._n, floats)
-        return SquaredNorms(value, value)
+        results = slices.map_examples(norms, self.arrays, self._n, floats, width=2)
+        value, most = tf.unstack(results, axis=1)
+        # What cancels between the rows does so in the weighted sum only after it was added up over all examples. The
+        # absolute values of an entry's terms add up to no more than |x_i| |dy_j| over the rows (Cauchy and Schwarz).
+        constant = terms.constant_part(center, scale, inner * outer)
+        return SquaredNorms(value, tf.maximum(value, tf.square(tf.sqrt(most) + tf.sqrt(constant))))
 
     def _has_few_rows(self) -> bool:
         return self._plain and self._length is not None and self._length <= _FEW_ROWS
@@ -233,6 +238,9 @@ class SumOfOuterProducts:
             return tf.reshape(tf.matmul(x, dy, transpose_a=True), [tf.shape(x)[0], inner * outer])
 
         return Examples(list(self.arrays), make, inner * outer + (self._length or 1) * (inner + outer))
+
+    def bounds(self) -> Examples | None:
+        return None if self._length == 1 else cancelling.of_absolutes(self.examples())
 
     @classmethod
     def longer(cls, parts: Sequence[SumOfOuterProducts]) -> SumOfOuterProducts:

@@ -21,7 +21,8 @@ from adaclip_tf.gradients.ghost import products
 from adaclip_tf.gradients.ghost.flow_linear import parse_einsum, reduced_axes
 from adaclip_tf.gradients.ghost.labels import Context, Lead, Lost, Unknown
 from adaclip_tf.gradients.ghost.outer_product import OuterProduct
-from adaclip_tf.gradients.ghost.terms import Bias, PerExample, Rows, Term, Transposed
+from adaclip_tf.gradients.ghost.terms import Bias, PerExample, Rows, Term
+from adaclip_tf.gradients.ghost.transposed import Transposed
 
 
 class Found(NamedTuple):

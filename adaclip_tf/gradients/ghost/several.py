@@ -13,11 +13,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import slices, terms
+from adaclip_tf.gradients.ghost import cancelling, slices, terms
 from adaclip_tf.gradients.ghost.embeddings import Lookup
 from adaclip_tf.gradients.ghost.outer_product import OuterProduct
 from adaclip_tf.gradients.ghost.products import SumOfOuterProducts
-from adaclip_tf.gradients.ghost.terms import Examples, PerExample, SquaredNorms, Term, Transposed
+from adaclip_tf.gradients.ghost.terms import Examples, PerExample, SquaredNorms, Term
+from adaclip_tf.gradients.ghost.transposed import Transposed
 
 
 def join(n: tf.Tensor, parts: Sequence[Term]) -> Term:
@@ -58,7 +59,7 @@ class Negated:
         return inner._replace(make=lambda arrays: -inner.make(arrays))
 
     def bounds(self) -> Examples | None:
-        return bounds_of(self._term) if _cancels(self._term) else None
+        return cancelling.bounds_of(self._term)
 
 
 def _same_transpose(first: Transposed, other: Term) -> bool:
@@ -81,13 +82,13 @@ def _join_alike(parts: list[Any]) -> Term:
 
 
 class Several:
-    """The sum of terms of different kinds: gradients are formed."""
+    """The sum of terms of different kinds: gradients are formed. One use of the variable may cancel another."""
 
     def __init__(self, n: tf.Tensor, parts: Sequence[Term]):
         self._n, self._parts = n, parts
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        return _formed(self, self._n, center, scale)
+        return slices.norms_of_examples(self.examples(), self._n, center, scale, self.bounds())
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return tf.add_n([tf.reshape(part.weighted_sum(weights), [-1]) for part in self._parts])
@@ -95,8 +96,8 @@ class Several:
     def examples(self) -> Examples:
         return self._sum([part.examples() for part in self._parts])
 
-    def bounds(self) -> Examples | None:
-        return self._sum([bounds_of(part) for part in self._parts]) if _cancels(*self._parts) else None
+    def bounds(self) -> Examples:
+        return self._sum([cancelling.most_of(part) for part in self._parts])
 
     @staticmethod
     def _sum(parts: list[Examples]) -> Examples:
@@ -166,7 +167,7 @@ class Rearranged:
         self._n, self._parts, self._place, self._size = n, parts, place, size
 
     def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        return _formed(self, self._n, center, scale)
+        return slices.norms_of_examples(self.examples(), self._n, center, scale, self.bounds())
 
     def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
         return self._place([tf.reshape(term.weighted_sum(weights), [1, *shape]) for term, shape in self._parts])[0]
@@ -175,9 +176,9 @@ class Rearranged:
         return self._placed([term.examples() for term, _ in self._parts], self._place)
 
     def bounds(self) -> Examples | None:
-        if not _cancels(*(term for term, _ in self._parts)):
+        if all(cancelling.bounds_of(term) is None for term, _ in self._parts):
             return None
-        return self._placed([bounds_of(term) for term, _ in self._parts], self._place)
+        return self._placed([cancelling.most_of(term) for term, _ in self._parts], self._place)
 
     def _placed(self, found: list[Examples], place: Callable[[list[tf.Tensor]], tf.Tensor]) -> Examples:
         parts = [(examples, shape) for examples, (_, shape) in zip(found, self._parts)]
@@ -212,28 +213,4 @@ class Mapped(Rearranged):
         self._bound = bound
 
     def bounds(self) -> Examples:
-        return self._placed([bounds_of(term) for term, _ in self._parts], self._bound)
-
-
-def bounds_of(term: Term) -> Examples:
-    """For every coordinate of g_k, the sum of the absolute values of what was added up to it, at least."""
-    found = term.bounds() if _cancels(term) else None  # type: ignore[attr-defined]
-    if found is not None:
-        return found
-    inner = term.examples()
-    return inner._replace(make=lambda arrays: tf.abs(inner.make(arrays)))
-
-
-def _cancels(*parts: Term) -> bool:
-    """Whether one of these is a map that may cancel what it gets, or is made of such."""
-    return any(hasattr(part, "bounds") and (isinstance(part, Mapped) or part.bounds() is not None) for part in parts)
-
-
-def _formed(term: Any, n: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-    """|(g_k - a) / b|^2 from the gradients themselves, with what rounding may have cost where a map cancels."""
-    norms = slices.norms_of_examples(term.examples(), n, center, scale)
-    bounds = term.bounds()
-    if bounds is None:
-        return norms
-    most = slices.norms_of_examples(bounds, n, -tf.abs(center), scale)
-    return SquaredNorms(norms.value, tf.maximum(norms.value, most.value))
+        return self._placed([cancelling.most_of(term) for term, _ in self._parts], self._bound)

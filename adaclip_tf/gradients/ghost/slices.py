@@ -54,13 +54,20 @@ def map_examples(
 
 
 def norms_of_examples(
-    examples: terms.Examples, n: tf.Tensor, center: tf.Tensor, scale: tf.Tensor
+    examples: terms.Examples, n: tf.Tensor, center: tf.Tensor, scale: tf.Tensor, bounds: terms.Examples | None = None
 ) -> terms.SquaredNorms:
-    """|(g_k - center) / scale|^2 of all microbatches, from their gradients themselves: nothing cancels."""
+    """|(g_k - center) / scale|^2 of all microbatches, from their gradients themselves.
+
+    The gradient of one example is rounded as it is formed; their weighted sum, in which what cancels does so only after
+    it was added up over all examples, by more: see `cancelling.bounds_of`. Without `bounds` nothing cancels.
+    """
     value = map_examples(
         lambda arrays: terms.direct_norms(examples.make(arrays), center, scale), examples.arrays, n, examples.floats
     )
-    return terms.SquaredNorms(value, value)
+    if bounds is None:
+        return terms.SquaredNorms(value, value)
+    most = norms_of_examples(bounds, n, -tf.abs(center), scale).value
+    return terms.SquaredNorms(value, tf.maximum(value, most))
 
 
 def sum_row_norms(examples: terms.Examples, weights: tf.Tensor, width: int, size: int) -> tf.Tensor:

@@ -7,7 +7,8 @@ With p = 1 / b^2, every term computes, per microbatch k,
 
 in float32. Where the square is expanded, value = sum g^2 p - 2 sum g a p + sum a^2 p, and rounding may cost a few
 ulps of `magnitude`: clipping by value + (a few ulps) * magnitude never clips too little. Where g_k itself is formed,
-nothing cancels and magnitude = value.
+value is right; but what cancels in g_k may do so in the weighted sum only after it was added up over all examples, so
+that what is added up to g_k counts for the magnitude (`cancelling`), unless the sum is made of the same g_k.
 
 Edge cases.
 
@@ -185,47 +186,6 @@ class Bias(PerExample):
         if centered:
             return SquaredNorms(quadratic, quadratic)
         return expanded(quadratic, _times(self._dy, center * p), constant_part(center, scale, self._size))
-
-
-class Transposed:
-    """Another term's gradient, split into axes of these `sizes`, which are then permuted."""
-
-    def __init__(self, term: Term, sizes: list[int], permutation: list[int]):
-        self.term, self.sizes, self.permutation = term, sizes, permutation
-
-    def _back(self, tensor: tf.Tensor) -> tf.Tensor:
-        if is_scalar(tensor):
-            return tensor
-        tensor = made.reshape(tensor, [self.sizes[axis] for axis in self.permutation])
-        return _transpose(tensor, [self.permutation.index(axis) for axis in range(len(self.sizes))])
-
-    def squared_norms(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
-        return self.term.squared_norms(self._back(center), self._back(scale))
-
-    def to_keep(self) -> list[keeping.Kept]:
-        return keeping.to_keep(self.term)
-
-    def weighted_sum(self, weights: tf.Tensor) -> tf.Tensor:
-        return _transpose(made.reshape(self.term.weighted_sum(weights), self.sizes), self.permutation)
-
-    def examples(self) -> Examples:
-        inner = self.term.examples()
-
-        def make(arrays: list[tf.Tensor]) -> tf.Tensor:
-            gradients = inner.make(arrays)
-            count = tf.shape(gradients)[0]
-            split = tf.reshape(gradients, [count, *self.sizes])
-            moved = tf.transpose(split, [0, *(axis + 1 for axis in self.permutation)])
-            return tf.reshape(moved, [count, gradients.shape[1]])
-
-        return inner._replace(make=make, floats=2 * inner.floats)
-
-
-def _transpose(tensor: tf.Tensor, permutation: list[int]) -> tf.Tensor:
-    """`tf.transpose`; nothing where no axis moves."""
-    if permutation == sorted(permutation):
-        return tensor
-    return made.op("Transpose", tensor, made.constant(permutation))
 
 
 def is_scalar(tensor: tf.Tensor) -> bool:

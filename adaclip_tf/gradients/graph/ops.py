@@ -128,6 +128,11 @@ def moves_on(op: tf.Operation) -> bool:
     return any(reader.type in ("AssignVariableOp", "AssignAddVariableOp") for reader in op.inputs[0].consumers())
 
 
+def rounds(op: tf.Operation) -> bool:
+    """Whether the op makes whole numbers of others: that is not linear."""
+    return op.type == "Cast" and not (op.outputs[0].dtype.is_floating or op.outputs[0].dtype.is_complex)
+
+
 def has_effects(op: tf.Operation) -> bool:
     """Whether the op, or a function that it calls, may change something that outlives it, or get at such a thing."""
     if op.type == "PrintV2" and op.get_attr("output_stream").startswith(b"file:"):

@@ -22,12 +22,14 @@ are known to keep examples apart, and when. What is not in the table is not prov
 | `sources`      | where data enters, how one example is cut out of it                   |
 | `elements`     | what hands out elements of a dataset                                  |
 | `walk`         | the walk over the graph                                               |
+| `extents`      | labels of shapes, and of what is computed from them                   |
 | `table`        | what is known of each type of op: filled by the next ones              |
 | `elementwise`, `shapes`, `parts`, `contractions`, `reductions`, `calls`, `lists` | the table |
 | `texts`        | texts that are split into words and padded to a length                |
 | `publics`      | the table for what no data goes into                                  |
 | `counted`      | the table for public arrays that are as long as the batch             |
 | `memory`       | what a step keeps                                                     |
+| `metrics`      | which variables are those of Keras metrics                            |
 | `callers`      | what is done to data, and decided by it, around the step's function   |
 | `mapped`       | what a dataset does to batches before a step gets them                |
 | `repeated`     | public arrays with a part for each example; maps of sums              |

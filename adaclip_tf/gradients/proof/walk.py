@@ -279,7 +279,7 @@ class Walk:
         summed = [label for label in values if isinstance(label, Summed)]
         parts = values[:-1] if op.type == "ConcatV2" else values
         exact = op.type in LINEAR or (op.type in JOINS and len(summed) == len(parts)) or maps_sums(op, labels)
-        exact = exact and all(label.exact for label in summed)
+        exact = exact and all(label.exact for label in summed) and not graph.rounds(op)
         return Summed(summed[0].reason, frozenset().union(*(label.checks for label in summed)), exact)
 
 

@@ -82,6 +82,24 @@ def test_what_a_map_cancels_counts_for_rounding(rng):
     assert np.all(np.isfinite(full.value))
 
 
+def test_numbers_that_are_not_real_have_no_map(rng):
+    """i (1 + i) times something real is -1 times it, and i: of which no real part on the way tells."""
+    w = tf.Variable(rng.normal(size=[F]).astype(np.float32), name="w")
+    i = tf.constant(1j, tf.complex64)
+    turned = lambda: tf.cast(tf.cast(w, tf.complex64) * i * (i + 1.0), tf.float32)  # noqa: E731
+    case = Case(lambda x: squared_error(x * turned()), [w], tf.TensorSpec([None, F]), rng)
+    case.check(rng.normal(size=[3, F]).astype(np.float32), all_recognised=False)
+    assert "not real" in case.plan.unrecognised[0]
+
+
+def test_what_is_rounded_to_whole_numbers_has_no_handle(rng):
+    w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
+    rounded = _custom(NOT_LINEAR["rounded"])
+    case = Case(lambda x: squared_error(x @ rounded(w)), [w], tf.TensorSpec([None, F]), rng)
+    case.check(rng.normal(size=[3, F]).astype(np.float32), all_recognised=False)
+    assert "whole numbers" in case.plan.unrecognised[0]
+
+
 def _reason(make, spec=(None, F)):
     """Why the gradient of w is not proven to be a sum over examples."""
     w, found = tf.Variable(np.ones([F, F], np.float32)), []
@@ -108,6 +126,7 @@ NOT_LINEAR = {
     "divided": lambda dy, w: 1.0 / (dy + 3.0 * dy),
     "squared": lambda dy, w: dy * dy,
     "chosen": lambda dy, w: tf.where(w > 0, dy, w),
+    "rounded": lambda dy, w: tf.cast(tf.cast(dy, tf.int32), tf.float32),
 }
 
 

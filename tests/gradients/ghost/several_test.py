@@ -241,3 +241,50 @@ def test_only_sums_of_like_shapes_are_taken_apart():
         for axis, parts in ((0, 2), (1, 1)):
             values = tf.concat([matrix, 2.0 * matrix], axis=axis)
             assert len(graph.contributions(tf.IndexedSlices(values, indices))) == parts
+
+
+CANCELLING = {
+    "a product and a sum": lambda x, w: x @ w - tf.reduce_sum(x[:, :, tf.newaxis] * w, axis=1),
+    "in another order": lambda x, w: x @ w - tf.reverse(x, [1]) @ w[::-1],
+    "of a part": lambda x, w: x[:, :2] @ w[:2] - tf.reduce_sum(x[:, :2, tf.newaxis] * w[:2], axis=1),
+    "over time, of a part": lambda x, w: tf.reduce_sum(_there_and_back(x[:, 1:]) @ w[1:], axis=1),
+    "transposed, of a part": lambda x, w: tf.reduce_sum(_there_and_back(x[:, 1:]) @ tf.transpose(w[:, 1:]), axis=1),
+    "looked up": lambda x, w: x @ w - tf.reduce_sum(_looked_up(x, w) * x[:, :, tf.newaxis], axis=1) + x @ w[::-1] * 0,
+    "looked up twice": lambda x, w: tf.reduce_sum(_looked_up(x, w) - _looked_up(x, w), axis=2) * x,
+    "a convolution": lambda x, w: tf.reduce_sum(_convolved(x, tf.reshape(w, [1, 1, F, F])), axis=[1, 2]),
+    "a convolution of a part": lambda x, w: tf.reduce_sum(_convolved(x[:, 1:], w[1:][tf.newaxis]), axis=[1, 2]),
+}
+
+
+def _there_and_back(x):
+    return tf.stack([x, -x], axis=1)
+
+
+def _looked_up(x, w):
+    return tf.gather(w, tf.tile(tf.range(F)[tf.newaxis], [tf.shape(x)[0], 1]))
+
+
+def _convolved(x, kernel):
+    images = _there_and_back(x)[:, :, tf.newaxis]
+    return tf.nn.depthwise_conv2d(images, tf.reshape(kernel, [1, 1, x.shape[1], F]), [1, 1, 1, 1], "VALID")
+
+
+@pytest.mark.parametrize("name", CANCELLING)
+def test_what_cancels_within_an_example_counts_for_rounding(rng, name):
+    """In the weighted sum of all examples it cancels after it was added up, and leaves what was rounded there."""
+    w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
+    case = Case(lambda x: tf.reduce_sum(CANCELLING[name](x, w), axis=1), [w], tf.TensorSpec([None, F]), rng)
+    x = (1e6 * rng.uniform(1.0, 2.0, size=[3, F])).astype(np.float32)
+    _, plain, _ = case.ghost(x, np.ones([3], np.float32))[0]
+    assert np.all(plain.value <= 1e6) and np.all(plain.magnitude >= 4 * 1e12)
+
+
+def test_what_cancels_where_gradients_are_formed_counts_for_rounding(rng):
+    """With a scale for each coordinate, and too large to be kept."""
+    x, scale = 1e6 * rng.uniform(1.0, 2.0, size=[3, 1, 64]), rng.uniform(0.5, 1.0, size=[64, 64])
+    dy = np.broadcast_to(np.array([1, 1, 1, -1, -1, -1])[:, np.newaxis], [3, 6, 64])
+    arrays = [tf.constant(array, tf.float32) for array in (np.broadcast_to(x, [3, 6, 64]), dy)]
+    term = products.of_arrays(tf.constant(3), *arrays, 6)
+    norms = term.squared_norms(tf.constant(0.0), tf.constant(scale, tf.float32))
+    most = np.square(6 * np.swapaxes(x, 1, 2) / scale).sum((1, 2))
+    assert np.all(norms.value <= 1e-6 * most) and np.all(norms.magnitude >= 0.999 * most)
