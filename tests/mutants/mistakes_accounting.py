@@ -37,7 +37,7 @@ MISTAKES = (
         "what can't be written is told after the data was asked",
         "training/make_private.py",
         "            files.check_writable(",
-        "            str(",
+        "            _ = (",
         ("tests/training/make_private_test.py::test_what_is_wrong_is_told_before_the_data_is_asked",),
     ),
     Mutation(

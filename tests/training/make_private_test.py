@@ -192,7 +192,7 @@ def test_bad_arguments_are_named():
 )
 def test_what_is_wrong_is_told_before_the_data_is_asked(monkeypatch, options, words):
     """What was asked is paid for, and lost with the error."""
-    monkeypatch.setattr(module.PrivateScales, "fit", None)
+    monkeypatch.setattr(module.PrivateScales, "fit", lambda *_, **__: pytest.fail("the data was asked"))
     with pytest.raises(ValueError, match=re.escape(words)):
         make(**options)
 
