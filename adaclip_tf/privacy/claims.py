@@ -148,10 +148,10 @@ def check_past(optimizer: PrivateOptimizer, claimed: Mechanism, given: Given) ->
             f"PrivacyBudget's `batch_size` is {claimed.batch_size}, and the optimizer has taken steps on batches of "
             f"{seen.batch_size}. Give the size of a logical batch; epsilon would be too small otherwise."
         )
-    if claimed.sampling == "shuffled" and all(seen.steps % epoch for epoch in _epochs(optimizer, claimed, given)):
+    epochs = _epochs(optimizer, claimed, given)
+    if claimed.sampling == "shuffled" and all(seen.steps % epoch for epoch in epochs):
         raise ValueError(
-            f"The optimizer has taken {seen.steps} noised steps, and an epoch has "
-            f"{max(_epochs(optimizer, claimed, given))}: the last one was "
+            f"The optimizer has taken {seen.steps} noised steps, and an epoch has {max(epochs)}: the last one was "
             "broken off, and this run would begin another, so that examples were used more often than their epochs "
             "say. Train whole epochs; or go on with a new optimizer, and a ledger, or `other_event=adaclip_tf."
             "optimizer_event(old_optimizer, num_examples=..., batch_size=..., sampling='shuffled')`."

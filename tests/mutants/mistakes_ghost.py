@@ -367,7 +367,7 @@ MISTAKES = (
     Mutation(
         "facts about what was used in part are forgotten",
         "gradients/ghost/plan.py",
-        "        facts += found.facts\n",
+        "        self._facts += found.facts\n",
         "",
         (f"{_EVERY_USE}[in part]",),
     ),

@@ -230,19 +230,12 @@ def _looked_up_for_all(ctx: Context, gradient: tf.IndexedSlices, shape: tf.Tenso
 
 def _mapped(ctx: Context, op: tf.Operation) -> tuple[Found, str]:
     """A variable that something else was made of, by numbers that do not come from the loss."""
-    facts, names = [], []
-
-    def find(tensor: tf.Tensor) -> terms.Term:
-        found, rule = _find(ctx, tensor, tensor.shape)
-        facts.extend(found.facts)
-        names.append(rule)
-        return found.term
-
+    parts = _Parts(ctx)
     try:
-        term = maps.mapped(ctx, op, find)
+        term = maps.mapped(ctx, op, parts.find)
     except Unknown as unknown:
         raise Unknown(f"{graph.describe(op)} {unknown.reason}") from unknown
-    return Found(term, facts), " + ".join(dict.fromkeys(names))
+    return parts.made_into(term)
 
 
 def _transposed(ctx: Context, op: tf.Operation) -> tuple[Found, str]:
@@ -261,15 +254,26 @@ def _placed(ctx: Context, op: tf.Operation) -> tuple[Found, str]:
     sources = list(op.inputs)[placing.SOURCES[op.type]]
     if not result.is_fully_defined() or not all(tensor.shape.is_fully_defined() for tensor in sources):
         raise Unknown(f"{graph.describe(op)} puts gradients into places that are only known in the run")
-    parts, facts, names = [], [], []
-    for tensor in sources:
-        if ctx.is_zero(tensor) and ctx.label(tensor) is None:
-            zeros = tf.zeros([ctx.n, tensor.shape.num_elements()])
-            found, rule = Found(terms.PerExample(zeros), []), op.type
-        else:
-            found, rule = _find(ctx, tensor, tensor.shape)
-        parts.append((found.term, tensor.shape.as_list()))
-        facts += found.facts
-        names.append(rule)
-    term = several.Rearranged(ctx.n, parts, placing.place(op), result.num_elements())
-    return Found(term, facts), " + ".join(dict.fromkeys(names))
+    parts = _Parts(ctx)
+    placed = [(parts.find(tensor), tensor.shape.as_list()) for tensor in sources]
+    return parts.made_into(several.Rearranged(ctx.n, placed, placing.place(op), result.num_elements()))
+
+
+class _Parts:
+    """Gradients that a variable's own is made of, and what their rules took for granted."""
+
+    def __init__(self, ctx: Context):
+        self._ctx = ctx
+        self._facts: list[graph.Fact] = []
+        self._rules: list[str] = []
+
+    def find(self, tensor: tf.Tensor) -> Term:
+        if self._ctx.is_zero(tensor) and self._ctx.label(tensor) is None:
+            return terms.PerExample(tf.zeros([self._ctx.n, tensor.shape.num_elements()]))
+        found, rule = _find(self._ctx, tensor, tensor.shape)
+        self._facts += found.facts
+        self._rules.append(rule)
+        return found.term
+
+    def made_into(self, term: Term) -> tuple[Found, str]:
+        return Found(term, self._facts), " + ".join(dict.fromkeys(self._rules))
