@@ -29,8 +29,11 @@ LAYERS = {
     "columns": lambda: [Columns()],
     "queries": lambda: [Queries()],
     "joined_in_a_cell": lambda: [L.RNN(JoiningCell())],
+    "negated_in_a_cell": lambda: [L.RNN(NegatingCell())],
+    "pictures": lambda: [L.Reshape([4, 2, 2, 1]), L.ConvLSTM2D(2, 2, padding="same"), L.Flatten()],
+    "called": lambda: [Called(), L.Flatten()],
 }
-FAST = ("lstm", "gathered", "sorted", "columns", "queries")
+FAST = ("lstm", "gathered", "sorted", "columns", "queries", "negated_in_a_cell", "pictures", "called")
 
 
 class Twice(L.Layer):
@@ -122,6 +125,31 @@ class JoiningCell(L.Layer):
         state = states[0] * self.decay
         state = tf.tanh(tf.matmul(tf.concat([inputs, state], axis=1), tf.convert_to_tensor(self.kernel)))
         return state, [state]
+
+
+class NegatingCell(L.Layer):
+    """A cell that takes its kernel's sign away, so that what a step adds to the gradient is no bare product."""
+
+    state_size = output_size = 3
+
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(shape[-1], 3), name="kernel")
+
+    def call(self, inputs, states):
+        state = tf.tanh(states[0] + tf.matmul(inputs, -tf.convert_to_tensor(self.kernel)))
+        return state, [state]
+
+
+class Called(L.Layer):
+    """A function of its own, which tells its gradient in what order it laid out the axes."""
+
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(shape[-1], 3), name="kernel")
+
+    def call(self, inputs):
+        kernel = tf.convert_to_tensor(self.kernel)
+        laid_out = tf.function(lambda v: tf.transpose(tf.tanh(v @ kernel), [0, 2, 1]), autograph=False)
+        return laid_out(inputs)
 
 
 def problem(name, rng):

@@ -92,6 +92,14 @@ def test_numbers_that_are_not_real_have_no_map(rng):
     assert "not real" in case.plan.unrecognised[0]
 
 
+def test_what_has_no_known_shape_has_no_map(rng):
+    w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
+    mask = tf.Variable(MASK, shape=tf.TensorShape(None), trainable=False)
+    case = Case(lambda x: squared_error(x @ tf.reshape(w * mask, [F, F])), [w], tf.TensorSpec([None, F]), rng)
+    case.check(rng.normal(size=[3, F]).astype(np.float32), all_recognised=False)
+    assert "only known in the run" in case.plan.unrecognised[0]
+
+
 def test_what_is_rounded_to_whole_numbers_has_no_handle(rng):
     w = tf.Variable(rng.normal(size=[F, F]).astype(np.float32), name="w")
     rounded = _custom(NOT_LINEAR["rounded"])

@@ -45,6 +45,12 @@ def _called(x):
     return tf.function(lambda v: tf.reduce_sum(tf.nn.relu(v @ W), axis=1), autograph=False)(x)
 
 
+def _axes_of_a_called_function(x):
+    """How its gradient is told by what axes a function summed."""
+    squares, axes = tf.function(lambda v: (tf.square(v), tf.range(1, 2)), autograph=False)(x)
+    return tf.reduce_sum(squares, axis=axes)
+
+
 def _called_under_a_tape(x):
     """Its graph gets more results, which the gradient will need."""
     with tf.GradientTape() as tape:
@@ -59,6 +65,7 @@ def _counts(y, **options):
 PROVEN = {
     "dense": lambda x, y: _rows(tf.nn.relu(x @ W)),
     "a part of one class token for all": lambda x, y: _rows(x * tf.broadcast_to(W[:1], [tf.shape(x)[0], 4])[:, 1:]),
+    "axes of a called function": lambda x, y: _axes_of_a_called_function(x),
     "called under a tape": lambda x, y: _called_under_a_tape(x),
     "cross_entropy": lambda x, y: tf.nn.sparse_softmax_cross_entropy_with_logits(y, x @ W),
     "softmax over features": lambda x, y: _rows(tf.nn.softmax(x, axis=1) * x),
