@@ -234,19 +234,18 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         self._check_optimizer()
         if logs is not None and self._at_end_of_epoch is not None:
             logs["epsilon"] = self._at_end_of_epoch
-        self._after_call(thorough=not self._checked)
-        steps = self.noised_steps
+        steps = self._after_call(thorough=not self._checked)
         if self._horizon.next_call_passes(steps):
             self._why_stopped = f"PrivacyBudget has stopped the training: {self._spent(steps)}"
             self.model.stop_training = True
 
     def on_epoch_end(self, epoch, logs=None):
         self._check_optimizer()
-        self._after_call(thorough=True)
+        steps = self._after_call(thorough=True)
         self._horizon.batches_per_epoch = self._horizon.batches_per_epoch or self._horizon.batches_seen
-        self._account.settle(self.noised_steps)
+        self._account.settle(steps)
         if logs is not None:
-            logs["epsilon"] = self.epsilon
+            logs["epsilon"] = self.epsilon_at(steps)
         statement.keep(self.statement_path, self._statement((self.accountant,)))
 
     def on_train_end(self, logs=None):
@@ -284,13 +283,15 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
     def _spent(self, steps: int) -> str:
         return self._horizon.spent(steps, self.epsilon_at(steps), self.target_epsilon)
 
-    def _after_call(self, thorough: bool) -> None:
+    def _after_call(self, thorough: bool) -> int:
+        """Looks at what the call has done; the count of steps after it."""
         steps, optimizer = self.noised_steps, self._optimizer
         if thorough:
             self._checked = steps > 0
             if self._account.has_another_phase(optimizer):  # that a checkpoint has restored lazily, in the call
                 self._start()
         self._account.after_call(optimizer, steps, thorough=thorough)
+        return steps
 
     def _statement(self, accountants: tuple[str, ...] | None) -> dict[str, Any] | None:
         """What the statement reports; None where this process has none to write."""
