@@ -133,7 +133,10 @@ def is_of_new_optimizer(values) -> bool:
 
 def check_state(variables, values, name, positive=()) -> None:
     """Refuses saved values of an optimizer's variables unless all of them fit; those in `positive` are above 0."""
-    fix = "To load it, use the same arguments (`momentum`, `accumulation_steps`, ...) on the same model."
+    fix = (
+        "To load it, use the same arguments (`momentum`, `accumulation_steps`, ...) on the same model, and build the "
+        "optimizer first: `optimizer.build(model.trainable_variables)`."
+    )
     if len(values) != len(variables):
         raise ValueError(f"The saved optimizer has {len(values)} variables and {name} has {len(variables)}. {fix}")
     for variable, value in zip(variables, values):

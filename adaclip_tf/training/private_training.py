@@ -113,7 +113,8 @@ class PrivateTraining:
         if epochs is not None and validate.positive_integer("epochs", epochs) > left:
             raise ValueError(
                 f"`epochs` must be at most {left}, which is what is left of the plan's {self.plan.epochs}; got "
-                f"{epochs}. Give `make_private` the number of epochs that you want: noise and learning rate hang on it."
+                f"{epochs}. Give `make_private` the number of epochs that you want: noise and learning rate depend "
+                "on it."
             )
         if self.targets is not None and fit_arguments.get("validation_data") is not None:
             shown = fit_arguments["validation_data"]
