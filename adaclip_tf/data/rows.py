@@ -133,8 +133,8 @@ def _as_array(leaf: Any) -> Any:
             ) from error
     if len(leaf.shape) == 0:
         raise ValueError(
-            "`arrays` must hold arrays whose first dimension runs over examples; got a single value (or None), dtype "
-            f"{leaf.dtype}."
+            "`arrays` must hold arrays whose first dimension runs over examples; got a scalar, such as None, "
+            f"dtype {leaf.dtype}."
         )
     kind = getattr(leaf.dtype, "kind", None)
     if kind == "O" or kind == "T":

@@ -69,7 +69,7 @@ class PrivateTargetScaling:
 
     @property
     def name(self) -> str:
-        """Tells this object, and what is loaded from its file, from all others: by it they are counted once.
+        """Distinguishes this object, and what is loaded from its file, from all others, so that they are counted once.
 
         Another one from the second fit on (`data.fits`).
         """

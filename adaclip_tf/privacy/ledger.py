@@ -113,7 +113,7 @@ class Ledger:
       0.478
 
     Args:
-      path: of the file, which need not be there yet.
+      path: of the file, which need not exist yet.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
