@@ -195,7 +195,7 @@ def per_example_loss(loss, num_microbatches, replicas, tape=None) -> tf.Tensor:
     if not loss.dtype.is_floating:
         raise ValueError(f"The loss must be real numbers, one per example; got dtype {loss.dtype.name}.")
     if loss.shape.rank is None:
-        raise ValueError("The loss has an unknown rank, so it can't be told what an example is; use `tf.ensure_shape`.")
+        raise ValueError("The loss has an unknown rank, so it is not known what an example is; use `tf.ensure_shape`.")
     with tape or contextlib.nullcontext():
         if loss.shape.rank == 0:
             # Keras divides by the number of replicas, whose gradients it adds up.

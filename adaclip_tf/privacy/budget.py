@@ -111,7 +111,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
 
         Args:
           batches: what `poisson_batches` or `distributed_poisson_batches` returned, unchanged. After `.map(...)` and
-            similar calls the batches may go to `fit`, but not here. Or a `Mechanism`; the noise is then the optimizer's.
+            similar calls the batches may go to `fit`, but not here. Or a `Mechanism`; the noise is the optimizer's.
           delta, target_epsilon, **options: as for `PrivacyBudget`.
         """
         known = batches if isinstance(batches, Mechanism) else require_drawn(batches)

@@ -29,7 +29,7 @@ class Mechanism:
       (40, 40)
 
     Args:
-      noise_multiplier: z, standard deviation of the noise over the sensitivity of the sum. 0 is not private.
+      noise_multiplier: z, standard deviation of the noise divided by the sensitivity of the sum. 0 is not private.
       num_examples: n, the size of the training set.
       batch_size: B, the expected size of a logical batch (all accumulation steps together).
       sampling: "poisson", "shuffled" or "without_replacement": B of the n, drawn again in every step.

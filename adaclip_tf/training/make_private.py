@@ -198,13 +198,13 @@ def _check(model: Any, loss: Any, example: Any, ledger: Any) -> None:
         return
     if optimizer.prior is not None and not private_optimizer.noised_steps(optimizer):
         raise ValueError(
-            "`model` was prepared by `make_private`, or with scales, before: the data was asked for these, of which "
-            "this call would not know. Go on with what was returned then; or give both calls one `ledger`."
+            "`model` was prepared by `make_private`, or with scales, before: the data was asked for these, and "
+            "this call would not count it. Go on with what was returned then; or give both calls one `ledger`."
         )
     taken = private_optimizer.noised_steps(optimizer)
     if taken:
         raise ValueError(
-            f"`model` has taken {taken:,} noised steps, of which this call would not know. Start from a fresh model, "
+            f"`model` has taken {taken:,} noised steps, which this call would not count. Start from a fresh model, "
             "or give the `ledger` that holds them, to train further on top."
         )
 

@@ -108,7 +108,8 @@ class PrivateTraining:
         if left <= 0:
             raise PrivacyBudgetSpentError(
                 f"All {self.plan.steps:,} steps of the plan were taken: epsilon is {self.epsilon:.4g} of "
-                f"{self.plan.target_epsilon:g}. To train longer, call `make_private` with more epochs, from the start."
+                f"{self.plan.target_epsilon:g}. A new `make_private` with more epochs, on a fresh model, costs "
+                "privacy on top of that: give both one `ledger`."
             )
         if epochs is not None and validate.positive_integer("epochs", epochs) > left:
             raise ValueError(
