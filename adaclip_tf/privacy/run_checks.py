@@ -72,7 +72,7 @@ def warn_of_releases(model: Any) -> None:
         if not monitor.startswith("val_") and monitor != "epsilon":
             logging.warning(
                 "%s decides by %r, which Keras computes from the training data without noise: what it decides is a "
-                "release of private data, and no epsilon counts it. Have it monitor data that needs no protection (%r), "
+                "release of private data, and no epsilon counts it. Let it monitor data that needs no protection (%r), "
                 "or leave it out.",
                 type(callback).__name__,
                 monitor,
