@@ -83,7 +83,7 @@ class PrivatePCA:
         return self._fits.event
 
     def fit(self, x: Any) -> PrivatePCA:
-        """Learns the components from the rows of `x`: numpy, a memory map or a tensor. Every call is paid for."""
+        """Learns the components from the rows of `x`: numpy, a memory map or a tensor. Every call costs privacy."""
         x = _rows(x)
         dimensions = x.shape[1]
         if self.num_components > dimensions:

@@ -92,7 +92,7 @@ class PrivateTargetScaling:
         )
 
     def fit(self, y: Any) -> PrivateTargetScaling:
-        """Learns mean and deviation of `y`, one number an example or a column for each. Every call is paid for."""
+        """Learns mean and deviation of `y`, one number an example or a column for each. Every call costs privacy."""
         y = _columns(y)
         noise = _NOISE * self.noise_multiplier
         if self.noise_multiplier > questions.most_noise(*y.shape) * (1.0 + 1e-9):

@@ -30,7 +30,7 @@ class Before(NamedTuple):
 
 
 class PrivacyMeter:
-    """The epsilon of an optimizer's steps, and of what else the same data has paid for.
+    """The epsilon of an optimizer's steps, and of what else was computed from the same data.
 
     It remembers nothing: what another optimizer has cost on the same data goes into `other_event`, or into a ledger.
 

@@ -170,7 +170,7 @@ class PrivateScales:
         slice_size: int = SLICE,
         gradient_path: str = "auto",
     ) -> PrivateScales:
-        """Learns C and h from the gradients of all examples at the model's present weights. Every call is paid for.
+        """Learns C and h from the gradients of all examples at the model's present weights. Every call costs privacy.
 
         The model's weights are not changed. Those of examples do here what they do in training: give them as there.
 
