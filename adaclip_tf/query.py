@@ -35,8 +35,8 @@ class ClippedSumQuery(dp_query.SumAggregationDPQuery):
     functions of its noised value. This covers the mathematics; the noise is float32, so attacks on
     floating-point rounding are out of scope, as they are for tensorflow-privacy.
 
-    The noise comes from a key of the operating system's (see `adaclip_tf.core.noise`): `tf.random.set_seed` does
-    not touch it, and the query draws anew at every call, whatever state it is given.
+    The noise comes from a key that the operating system gives (see `adaclip_tf.core.noise`): `tf.random.set_seed` does
+    not touch it, and the query draws new noise at every call, whatever state it is given.
 
     >>> query = ClippedSumQuery(core.FixedClip(l2_norm_clip=1.0), tf.TensorSpec([2]), 1.0, expected_num_records=4.0)
 
@@ -45,7 +45,7 @@ class ClippedSumQuery(dp_query.SumAggregationDPQuery):
       record_specs: a nested structure (dict, list, tuple, namedtuple or one leaf) of `tf.TensorSpec`, or of
         anything with a full static shape and a floating dtype, such as variables. Records must have this
         structure and these shapes. The result has these dtypes; the arithmetic is float32.
-      noise_multiplier: z, the standard deviation of the noise over the sensitivity of the sum. 0 turns noise,
+      noise_multiplier: z, the standard deviation of the noise divided by the sensitivity of the sum. 0 turns noise,
         and with it privacy, off.
       expected_num_records: B, a public constant. Never the true size of a batch, which is private.
       seed: None for use. An integer makes the noise reproducible, for tests only: it voids the guarantee.

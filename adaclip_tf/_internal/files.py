@@ -53,7 +53,7 @@ def saved_arrays(path: str | os.PathLike[str], who: str) -> Iterator[Any]:
         except DAMAGED as error:
             raise ValueError(
                 f"`path`={os.fspath(path)!r} is damaged, or not a file that {who}.save wrote: {error}. If there is no "
-                "other copy, `fit` again, which is paid for again."
+                "other copy, `fit` again, which costs privacy again."
             ) from error
 
 

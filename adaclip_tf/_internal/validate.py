@@ -84,7 +84,7 @@ def noise_multiplier(name: str, value: Any) -> float:
     if number and not FLOAT32_TINY <= number <= MAX_NOISE_MULTIPLIER:
         raise ValueError(
             f"`{name}` must be 0 (no noise) or lie between {FLOAT32_TINY:.3g} and {MAX_NOISE_MULTIPLIER:g}; "
-            f"got {value!r}. It is the standard deviation of the noise over the sensitivity of the sum, usually "
+            f"got {value!r}. It is the standard deviation of the noise, divided by the sensitivity of the sum, usually "
             "between 0.5 and 10."
         )
     return number

@@ -71,8 +71,8 @@ def audit(
       >>> result.lower_bound <= result.claimed                 # doctest: +SKIP
       True
 
-    The model that `make_model` returns is trained and thrown away. With a number of examples in the place of data,
-    nobody's data is looked at: that is the right way for private data. Fewer steps and a larger share of the data in
+    The model that `make_model` returns is trained and thrown away. With a number of examples instead of data,
+    no real data is used: that is the right way if your data is private. Fewer steps and a larger share of the data in
     each batch let an attack see more (docs/guides/auditing.md).
 
     Args:
@@ -80,13 +80,13 @@ def audit(
         library that has an `expected_batch_size`, B.
       data: n, the number of examples that is claimed for: canaries are then random numbers in the model's shapes. Or
         rows `(x, y)`, as for `poisson_batches`, from which canaries are made (labels exchanged, features ten times as
-        large): for models whose inputs are not just numbers. These are trained on, and the result hangs on them
-        without noise: give made-up or public rows, or keep all of it as you keep the data.
+        large): for models whose inputs are not just numbers. These rows are trained on, and the result depends on
+        them without noise: give made-up or public rows, or keep all of it where you keep the data.
       steps: T, noised steps of every run.
       num_examples: n, where `data` are rows; None for their number.
-      runs: how often training is started anew; None for about a thousand canaries in all.
+      runs: how often training is started again; None for about a thousand canaries in all.
       canaries: in each run; None for 64, or fewer where the model has few weights.
-      delta: for which epsilon is told.
+      delta: for which epsilon is reported.
       confidence: of the bound.
       accountant: of the claim.
       seed: for tests only: of canaries, coins and batches, not of the optimizer's noise.

@@ -58,7 +58,7 @@ class PrivatePCA:
     Attributes:
       components_: [num_components, dimensions], orthonormal rows, the largest eigenvalue first.
       eigenvalues_: those of the noised matrix; private, like the components.
-      name: tells this object, and what is loaded from its file, from all others: by it they are counted once.
+      name: distinguishes this object, and what is loaded from its file, from all others, so that they are counted once.
     """
 
     def __init__(self, *, num_components: int, noise_multiplier: float, seed: int | None = None):
@@ -69,7 +69,7 @@ class PrivatePCA:
 
     @property
     def noise_multiplier(self) -> float:
-        """Standard deviation of the noise over the sensitivity. It can't be changed: what was fitted had it."""
+        """Standard deviation of the noise divided by the sensitivity. It can't be changed: what was fitted had it."""
         return self._fits.noise_multiplier
 
     @property
@@ -83,7 +83,7 @@ class PrivatePCA:
         return self._fits.event
 
     def fit(self, x: Any) -> PrivatePCA:
-        """Learns the components from the rows of `x`: numpy, a memory map or a tensor. Every call is paid for."""
+        """Learns the components from the rows of `x`: numpy, a memory map or a tensor. Every call costs privacy."""
         x = _rows(x)
         dimensions = x.shape[1]
         if self.num_components > dimensions:

@@ -128,11 +128,13 @@ def _as_array(leaf: Any) -> Any:
             leaf = np.asarray(leaf)
         except ValueError as error:
             raise ValueError(
-                "`arrays` must be an array, or a tuple or dict of arrays, e.g. `(x, y)`; got a list that is no array."
+                "`arrays` must be an array, or a tuple or dict of arrays, e.g. `(x, y)`; got a list that is not one "
+                "array. Several inputs are a tuple or a dict, not a list: `((a, b), y)`. Sequences need one length."
             ) from error
     if len(leaf.shape) == 0:
         raise ValueError(
-            f"`arrays` must have a first dimension that runs over examples; got a scalar, dtype {leaf.dtype}."
+            "`arrays` must hold arrays whose first dimension runs over examples; got a scalar, such as None, "
+            f"dtype {leaf.dtype}."
         )
     kind = getattr(leaf.dtype, "kind", None)
     if kind == "O" or kind == "T":

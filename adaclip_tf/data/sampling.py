@@ -82,7 +82,7 @@ def poisson_batches(
       steps: logical batches per iteration, so per epoch of `fit`; n / expected_batch_size, rounded up, if None.
       seed: None, the right value for training: draws from the operating system's entropy. An integer makes them
         reproducible, for tests only: the amplification that is accounted for holds against those who do not know
-        who was drawn.
+        which examples were drawn.
       num_examples: n; needed where `arrays` is a function, or a dataset that does not know its length.
       accumulation_steps: the optimizer's. Each logical batch comes in this many parts, one after another.
 
@@ -129,8 +129,8 @@ def distributed_poisson_batches(
     """Poisson sampling over all replicas of a strategy, on one machine or several.
 
     Worker i of W draws from the rows i, i + W, i + 2 W, ... alone, each with probability q, and reads no others. As
-    these sets are disjoint and the draws independent, all workers' batches together are one Poisson draw from
-    all rows. No worker knows whom another one drew.
+    these sets are disjoint and the draws are independent, all workers' batches together are one Poisson draw from
+    all rows. No worker knows which rows another one drew.
 
     Example:
       >>> batches = distributed_poisson_batches(strategy, (x, y), expected_batch_size=600)   # doctest: +SKIP

@@ -69,7 +69,7 @@ class PrivateTargetScaling:
 
     @property
     def name(self) -> str:
-        """Tells this object, and what is loaded from its file, from all others: by it they are counted once.
+        """Distinguishes this object, and what is loaded from its file, from all others, so that they are counted once.
 
         Another one from the second fit on (`data.fits`).
         """
@@ -92,7 +92,7 @@ class PrivateTargetScaling:
         )
 
     def fit(self, y: Any) -> PrivateTargetScaling:
-        """Learns mean and deviation of `y`, one number an example or a column for each. Every call is paid for."""
+        """Learns mean and deviation of `y`, one number an example or a column for each. Every call costs privacy."""
         y = _columns(y)
         noise = _NOISE * self.noise_multiplier
         if self.noise_multiplier > questions.most_noise(*y.shape) * (1.0 + 1e-9):
@@ -105,14 +105,14 @@ class PrivateTargetScaling:
         radius = asked.radius(np.zeros(y.shape[1]), np.ones(y.shape[1]), questions.FIRST_SPAN)
         if (radius >= questions.LARGEST).any():
             raise ValueError(
-                f"`y` holds too much that is no finite number (column {int(np.argmax(radius))}), or numbers above "
-                f"{questions.LARGEST:.0e}. What was asked up to here is paid for (`event`)."
+                f"`y` holds too many values that are not finite (column {int(np.argmax(radius))}), or numbers above "
+                f"{questions.LARGEST:.0e}. The questions up to here have cost privacy (`event`)."
             )
         if (radius <= 1.0 / questions.LARGEST).any():
             raise ValueError(
                 f"`y` shows no spread: {asked.within:.0%} or more of the targets seem to be 0 (column "
-                f"{int(np.argmin(radius))}). Divide them by a number that you know without the data. What was asked up "
-                "to here is paid for (`event`)."
+                f"{int(np.argmin(radius))}). Divide them by a number that you know without the data. The questions "
+                "up to here have cost privacy (`event`)."
             )
         center = asked.median(2.0 * radius)
         radius = asked.wider * asked.radius(center, radius, questions.LAST_SPAN)

@@ -68,7 +68,7 @@ def read(path: str) -> Saved | None:
     except files.DAMAGED as error:
         raise ValueError(
             f"`state`={path!r} is damaged, or no file of PrivateStrategy's: {error}. Put back a copy; without it "
-            "training begins anew, and adds to what was spent."
+            "training starts again from the beginning, and its cost is added to what was spent."
         ) from error
 
 

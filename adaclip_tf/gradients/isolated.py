@@ -240,8 +240,8 @@ class _Copy:
         if any(map(graph.has_effects, graph.inside(operation))):
             raise ValueError(
                 f"The op {operation.name!r} ({operation.type}) calls a function that writes to a variable, on the way "
-                "to a loss of which it is not known that examples stay apart. Run for each example alone, it would "
-                "write as often as there are examples. Write outside of the function, or leave it out."
+                "to a loss, and it is not known that examples stay apart in that loss. Run for each example alone, it "
+                "would write once for each example. Write outside of the function, or leave it out."
             )
         waits = [self._copies[op] for op in operation.control_inputs if op in self._copies]
         with tf.control_dependencies(waits), tf.device(operation.device):

@@ -91,7 +91,7 @@ def _mean(tensor: tf.Tensor, factor: float) -> tf.Tensor:
     else:
         raise ValueError(
             f"The loss is a scalar that is not a plain mean over examples: part of it is {op.name!r} ({op.type}), so "
-            f"examples can't be told apart. {_FIX} In the place of a regularizer use the optimizer's `weight_decay`."
+            f"examples can't be told apart. {_FIX} Instead of a regularizer use the optimizer's `weight_decay`."
         )
     if not entries.shape.rank:
         raise ValueError(f"The loss is a mean of {entries.name!r}, whose shape {entries.shape} has no examples. {_FIX}")

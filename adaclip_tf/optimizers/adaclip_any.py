@@ -14,7 +14,7 @@ class DPAdaClip(WrappingOptimizer):
 
     The private mean gradient g~ is that of `DPAdaClipSGD`, and so are the arguments. The inner optimizer gets g~ as if
     it were the gradient of the batch. What it does with it costs no privacy: its moments, learning-rate schedule,
-    weight decay, weight averages and `clipnorm` (which clips g~, not examples) are its own business.
+    weight decay, weight averages and `clipnorm` (which clips g~, not examples) do not change the guarantee.
 
     >>> import tensorflow as tf
     >>> model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(2,))])
@@ -29,7 +29,7 @@ class DPAdaClip(WrappingOptimizer):
         `LossScaleOptimizer` (gradients need no scaling), and none with `gradient_accumulation_steps`: use
         `accumulation_steps` here, which adds noise once.
       scales, precondition: as for `DPAdaClipSGD`; with `precondition` the inner optimizer gets g~ / s, damped.
-      The rest: as for `DPAdaClipSGD`, short of what is the inner optimizer's (`learning_rate`, `weight_decay`, ...).
+      The rest: as for `DPAdaClipSGD`, without those of the inner optimizer (`learning_rate`, `weight_decay`, ...).
         `optimizer.learning_rate` is the inner optimizer's, and callbacks may set it.
     """
 

@@ -133,7 +133,10 @@ def is_of_new_optimizer(values) -> bool:
 
 def check_state(variables, values, name, positive=()) -> None:
     """Refuses saved values of an optimizer's variables unless all of them fit; those in `positive` are above 0."""
-    fix = "To load it, use the same arguments (`momentum`, `accumulation_steps`, ...) on the same model."
+    fix = (
+        "To load it, use the same arguments (`momentum`, `accumulation_steps`, ...) on the same model, and build the "
+        "optimizer first: `optimizer.build(model.trainable_variables)`."
+    )
     if len(values) != len(variables):
         raise ValueError(f"The saved optimizer has {len(values)} variables and {name} has {len(variables)}. {fix}")
     for variable, value in zip(variables, values):
@@ -192,7 +195,7 @@ def per_example_loss(loss, num_microbatches, replicas, tape=None) -> tf.Tensor:
     if not loss.dtype.is_floating:
         raise ValueError(f"The loss must be real numbers, one per example; got dtype {loss.dtype.name}.")
     if loss.shape.rank is None:
-        raise ValueError("The loss has an unknown rank, so it can't be told what an example is; use `tf.ensure_shape`.")
+        raise ValueError("The loss has an unknown rank, so it is not known what an example is; use `tf.ensure_shape`.")
     with tape or contextlib.nullcontext():
         if loss.shape.rank == 0:
             # Keras divides by the number of replicas, whose gradients it adds up.

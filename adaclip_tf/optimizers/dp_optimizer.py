@@ -32,7 +32,7 @@ class DPOptimizer(Shell):
     >>> optimizer = DPOptimizer(core.FixedClip(1.0), learning_rate=0.1, noise_multiplier=1.1)
 
     Args:
-      rule: a `core.ClippingRule`. An optimizer that is saved as a part of a model needs a class of its own, with
+      rule: a `core.ClippingRule`. An optimizer that is saved as a part of a model needs its own class, with
         `get_config`: see `DPFixedClipSGD`, which is short.
       The rest: as for `DPAdaClipSGD`.
     """
@@ -218,7 +218,7 @@ class DPOptimizer(Shell):
     # What may be looked at.
 
     def private_metrics(self) -> dict[str, Any]:
-        """Numbers computed from privatised quantities only: safe to log. Tensors where it is called in a graph.
+        """Numbers computed from private quantities only: safe to log. Tensors where it is called in a graph.
 
         Returns:
           `noise_norm` z |b| / B and `scale_norm` |b|, and what the clipping rule adds: for AdaCliP `mean_norm` |m| and
@@ -228,7 +228,7 @@ class DPOptimizer(Shell):
         return _plain(self.private_step.metrics())
 
     def private_state(self) -> dict[str, dict[str, tf.Tensor]]:
-        """What is known of every variable's gradient, in its shape, by its name. Privatised, so safe to look at.
+        """What is known about every variable's gradient, in its shape, by its name. Private, so safe to look at.
 
         Returns:
           {name: {"center": a, "scale": b}}, and what the clipping rule adds: for AdaCliP "std", s.

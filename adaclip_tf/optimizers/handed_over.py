@@ -45,7 +45,7 @@ class Losses:
             raise ValueError(
                 f"{who} got no gradients, and no loss that it could take them of. In a `train_step` of your own call "
                 "`loss = self.optimizer.scale_loss(loss)` inside the tape, or `self.optimizer.minimize(loss, "
-                "variables, tape)` in the place of `tape.gradient` and `apply_gradients`."
+                "variables, tape)` instead of `tape.gradient` and `apply_gradients`."
             )
         return kept.pop(replicas.number())
 

@@ -14,7 +14,7 @@ class DPPerCoordinateClipSGD(DPOptimizer):
     Formal guarantee. A clipped gradient has norm at most C sqrt(d), so u_k = clip(g_k) / (C sqrt(d)) has norm at most
     1, and N(0, z^2 I) on their sum makes a step one Gaussian mechanism of noise multiplier z. A NaN counts as 0.
 
-    Norms do not say how to clip here, so every example is run by itself: slow, and meant for small models.
+    Here norms do not say how to clip, so every example is run by itself: this is slow, and meant for small models.
 
     >>> optimizer = DPPerCoordinateClipSGD(value_clip=0.01, noise_multiplier=1.1, learning_rate=0.1)
 

@@ -21,7 +21,7 @@ class DPQuantileClipSGD(DPOptimizer):
 
         z^-2 = z_sum^-2 + (2 sigma)^-2      (Andrew et al. 2021, Theorem 1),
 
-    and `noise_multiplier` is that z: what accounting needs. z_sum is worked out from it and from sigma = B / 20, which
+    and `noise_multiplier` is that z: what accounting needs. z_sum is calculated from it and from sigma = B / 20, which
     the paper recommends. An example whose gradient holds NaN or infinity is left out of both.
 
     >>> optimizer = DPQuantileClipSGD(noise_multiplier=1.1, expected_batch_size=250, learning_rate=0.1)

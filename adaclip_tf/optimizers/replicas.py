@@ -46,7 +46,7 @@ def check_strategy(strategy: tf.distribute.Strategy, who: str) -> None:
     raise NotImplementedError(
         f"{who} does not run under {type(strategy).__name__}: a step is one noised sum, over replicas that wait "
         "for each other. Use MirroredStrategy, MultiWorkerMirroredStrategy or OneDeviceStrategy. (Workers of a "
-        "ParameterServerStrategy do not wait: they would count their noise and move the state under each other's feet.)"
+        "ParameterServerStrategy do not wait: each would count its own noise and change the state while others use it.)"
     )
 
 

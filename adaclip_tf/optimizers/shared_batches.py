@@ -61,8 +61,8 @@ def _others(step: Any, data: Sequence[tf.Tensor], op: tf.Operation | None) -> li
                 continue
             if user() is step:
                 raise ValueError(
-                    f"One optimizer takes two steps on the same batch, {data[0].name!r}. Accounting takes each step "
-                    "for a draw of its own, so epsilon would be too small. Add up the losses and take one step, or "
+                    f"One optimizer takes two steps on the same batch, {data[0].name!r}. The accounting counts each "
+                    "step as a separate draw, so epsilon would be too small. Add up the losses and take one step, or "
                     "draw a batch for each. (What one element of a dataset holds, or one function is called with, is "
                     "one batch.)"
                 )

@@ -218,7 +218,7 @@ class PrivateStep:
         agreement = tf.debugging.assert_equal(
             sums[-1],
             tf.where(complete, float(replicas.count()), 0.0),  # a share that is missing is noise that is missing
-            message="Replicas disagree on where a logical batch ends. Start all workers anew from one checkpoint.",
+            message="Replicas disagree on where a logical batch ends. Start all workers again from one checkpoint.",
         )
         with tf.control_dependencies([agreement]):
             return [tf.identity(part) for part in noised_sum], records

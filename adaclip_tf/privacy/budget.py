@@ -50,7 +50,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
     Steps are read from the optimizer's own count of noised steps, which is saved with its state, and so is what noise
     and batch size they had: a resumed run goes on where it stopped, and is refused with other noise. (Build the
     model before restoring a `tf.train.Checkpoint`: what it restores lazily cannot be counted before the first step.)
-    What else the data has paid for goes into `other_event`, or into a ledger.
+    What else was computed from the data goes into `other_event`, or into a ledger.
 
     Args:
       num_examples: n, the size of the training set.
@@ -110,8 +110,8 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         """A budget that takes n, B and the way of sampling from the batches themselves, or from a mechanism.
 
         Args:
-          batches: what `poisson_batches` or `distributed_poisson_batches` returned, itself. What `.map(...)` and the
-            like make of it may go to `fit`, but not here. Or a `Mechanism`, whose noise the optimizer has to say.
+          batches: what `poisson_batches` or `distributed_poisson_batches` returned, unchanged. After `.map(...)` and
+            similar calls the batches may go to `fit`, but not here. Or a `Mechanism`; the noise is the optimizer's.
           delta, target_epsilon, **options: as for `PrivacyBudget`.
         """
         known = batches if isinstance(batches, Mechanism) else require_drawn(batches)

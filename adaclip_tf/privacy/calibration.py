@@ -74,8 +74,8 @@ def noise_multiplier(
     Args:
       target_epsilon: what the run may cost.
       tolerance: how far above the least value the result may lie, as a fraction of it.
-      other_event: what else the same data pays for, within the target, such as `PrivateScales(...).event`; in every
-        run, where there is a `choice`.
+      other_event: what else uses the same data, within the target, such as `PrivateScales(...).event`; where there is a
+        `choice`, in every run.
       The rest: as in `epsilon`, with the name of an accountant.
 
     Returns:

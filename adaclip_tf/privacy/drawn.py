@@ -103,9 +103,9 @@ def require_drawn(batches: Any) -> Drawn:
     drawn = drawn_of(batches)
     if drawn is None:
         raise ValueError(
-            f"`batches` must be what `poisson_batches` or `distributed_poisson_batches` returned; got {batches!r}, "
-            "which does not know how it was drawn. (What `.map`, `.prefetch` or the like make of such batches does "
-            "not know either: call `PrivacyBudget.of` with what was there before.) For other batches give "
-            "`PrivacyBudget` the arguments `num_examples`, `batch_size` and `sampling`."
+            "`batches` must be what `poisson_batches` or `distributed_poisson_batches` returned; got "
+            f"{type(batches).__name__}, which does not know how it was drawn. (Nor does what `.map`, `.prefetch` and "
+            "others make of such batches: call `PrivacyBudget.of` with the batches before that.) For other batches "
+            "give `PrivacyBudget` the arguments `num_examples`, `batch_size` and `sampling`."
         )
     return drawn

@@ -51,7 +51,7 @@ def epsilon(
       accountant: "rdp" (Renyi: the moments accountant of Abadi et al. and of the paper), "pld" (privacy
         loss distributions: tighter), or a function that makes a `dp_accounting.PrivacyAccountant`.
       examples_per_user: protects a user who has up to this many examples, by group privacy.
-      choice: a `PrivateChoice`, where this is one of a random number of runs, of which the best is published.
+      choice: a `PrivateChoice`, where this is one of a random number of runs and only the best run is published.
 
     Returns:
       An upper bound; infinity where `noise_multiplier` is 0.

@@ -47,4 +47,5 @@ class Horizon:
         )
         if self.steps_per_call > 1:
             text += f"; one call of the train function takes {self.steps_per_call} (`steps_per_execution`)"
-        return text + "."
+        hint = "" if self.allowed else " `adaclip_tf.noise_multiplier(...)` says how much noise a target needs."
+        return f"{text}.{hint}"

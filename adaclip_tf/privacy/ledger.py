@@ -113,7 +113,7 @@ class Ledger:
       0.478
 
     Args:
-      path: of the file, which need not be there yet.
+      path: of the file, which need not exist yet.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
@@ -192,7 +192,7 @@ class Ledger:
         return locking.held(self.lock_path)
 
     def write(self, phases: tuple[Phase, ...], releases: tuple[Release, ...]) -> None:
-        """Puts a new file in the place of the old one. Whoever calls holds the lock."""
+        """Replaces the file by a new one. The caller must hold the lock."""
         text = json.dumps(
             {
                 "format": FORMAT,
@@ -237,7 +237,7 @@ class Ledger:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def replace(self, phase: Phase) -> None:
-        """Writes `phase` in the place of the one with its name, or as a new one."""
+        """Writes `phase` instead of the one with its name, or as a new one."""
         with _WRITING:
             phases, releases = self.read()
             others = tuple(other for other in phases if other.id != phase.id)

@@ -29,10 +29,10 @@ class Mechanism:
       (40, 40)
 
     Args:
-      noise_multiplier: z, standard deviation of the noise over the sensitivity of the sum. 0 is not private.
+      noise_multiplier: z, standard deviation of the noise divided by the sensitivity of the sum. 0 is not private.
       num_examples: n, the size of the training set.
       batch_size: B, the expected size of a logical batch (all accumulation steps together).
-      sampling: "poisson", "shuffled" or "without_replacement": B of the n, drawn anew in every step.
+      sampling: "poisson", "shuffled" or "without_replacement": B of the n, drawn again in every step.
       microbatch_sensitivity: 1, or 2 where microbatches hold several examples.
     """
 

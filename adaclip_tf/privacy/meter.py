@@ -30,7 +30,7 @@ class Before(NamedTuple):
 
 
 class PrivacyMeter:
-    """The epsilon of an optimizer's steps, and of what else the same data has paid for.
+    """The epsilon of an optimizer's steps, and of what else was computed from the same data.
 
     It remembers nothing: what another optimizer has cost on the same data goes into `other_event`, or into a ledger.
 
@@ -41,12 +41,12 @@ class PrivacyMeter:
       (0.0, 1.7118)
 
     Args:
-      claimed: what the user says of n, B and sampling. Noise and sensitivity are the optimizer's to say, by its state.
+      claimed: what the user says about n, B and sampling. Noise and sensitivity come from the optimizer's state.
       delta: of (epsilon, delta).
       accountant: the name of one: "rdp", "pld", or another that is registered.
       examples_per_user: protects a user who has up to this many examples.
       other_event: a dp_accounting event to add, such as `PrivatePCA(...).event`.
-      before: or a function from the optimizer to all that was spent before, for those who keep a ledger.
+      before: or a function from the optimizer to all that was spent before, if you keep a ledger.
 
     Attributes:
       before: such a function: what else was spent, and steps to add to the optimizer's own.

@@ -62,8 +62,8 @@ def warn_of_releases(model: Any) -> None:
     for callback in call.callbacks if call else ():
         if isinstance(callback, tf.keras.callbacks.TerminateOnNaN):
             logging.warning(
-                "%s stops by the loss of the training data, which one example can make NaN: that it has stopped tells "
-                "of the example, and no epsilon counts it. Leave it out: the optimizer leaves out such an example.",
+                "%s stops by the loss of the training data, which one example can make NaN: a stop says something "
+                "about the example, and no epsilon counts it. Leave it out: the optimizer leaves out such an example.",
                 type(callback).__name__,
             )
         if not isinstance(callback, _DECIDING) or not getattr(callback, "save_best_only", True):
@@ -72,8 +72,8 @@ def warn_of_releases(model: Any) -> None:
         if not monitor.startswith("val_") and monitor != "epsilon":
             logging.warning(
                 "%s decides by %r, which Keras computes from the training data without noise: what it decides is a "
-                "release, and no epsilon counts it. Have it monitor data that needs no protection (%r), or leave it "
-                "out.",
+                "release of private data, and no epsilon counts it. Let it monitor data that needs no protection (%r), "
+                "or leave it out.",
                 type(callback).__name__,
                 monitor,
                 f"val_{monitor}",

@@ -136,5 +136,5 @@ def of_settings(optimizer: Any) -> Iterator[Finding]:
     if not settings.get("noise_multiplier"):
         yield Finding("optimizer: noise_multiplier=0", "weights", "they were trained without noise", UN_NOISED)
     if settings.get("seed") is not None:
-        why = "whoever reads it can take the noise off the weights"
+        why = "anybody who reads it can remove the noise from the weights"
         yield Finding(f"optimizer: seed={settings['seed']}", "the seed of the noise", why, UN_NOISED)

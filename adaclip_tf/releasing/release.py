@@ -138,7 +138,7 @@ def _checked_optimizer(model: Any) -> private_optimizer.PrivateOptimizer:
         raise ValueError("`model` was trained with noise_multiplier=0: without noise there is nothing private in it.")
     if optimizer.seed is not None:
         raise ValueError(
-            f"`model` was trained with seed={optimizer.seed}: whoever guesses it can take the noise off again. Train "
+            f"`model` was trained with seed={optimizer.seed}: anybody who guesses it can remove the noise. Train "
             "with seed=None to release."
         )
     return optimizer

@@ -65,7 +65,7 @@ class PrivateScales:
       shapes_: h, an array for each trainable variable, with 1 along the axis that a row runs over.
       names_: the variables' names.
       unseen_: names of the variables whose gradients were hidden by noise while others were not.
-      name: tells this object, and what is loaded from its file, from all others: by it a ledger knows it.
+      name: distinguishes this object, and what is loaded from its file, from all others: a ledger knows it by that.
         Another one from the second fit on, and at the first one of a copy (`data.fits`).
       notes: a dict of plain numbers and words, saved with it; nothing here reads them.
     """
@@ -170,7 +170,7 @@ class PrivateScales:
         slice_size: int = SLICE,
         gradient_path: str = "auto",
     ) -> PrivateScales:
-        """Learns C and h from the gradients of all examples at the model's present weights. Every call is paid for.
+        """Learns C and h from the gradients of all examples at the model's present weights. Every call costs privacy.
 
         The model's weights are not changed. Those of examples do here what they do in training: give them as there.
 

@@ -42,7 +42,7 @@ class PrivacyTensorBoard(tf.keras.callbacks.Callback):
     then `tensorboard --logdir runs`. docs/tensorboard.md lists the tags.
 
     Args:
-      log_dir: the folder of this training, which is called by its name. Several below one folder can be compared.
+      log_dir: the folder of this training, whose name is the run's. Several runs inside one folder can be compared.
       budget: the `PrivacyBudget` of the same `fit`, which then also says how epsilon is counted. With an accountant
         that is not quick, such as "pld", which takes tenths of a second, epsilon is written per epoch only. Or a
         `PrivacyMeter`, which counts and does not stop.

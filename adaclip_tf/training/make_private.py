@@ -1,4 +1,4 @@
-"""`make_private`: a model, data and a target in; private training with nothing left to choose out."""
+"""`make_private`: a model, data and a target in; private training out, with nothing left to choose."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def make_private(
     seed: int | None = None,
     verbose: bool = True,
 ) -> PrivateTraining:
-    """Prepares private training with no clip, no learning rate and no other knob to choose (docs/no_tuning.md).
+    """Prepares private training with no clip, no learning rate and no other setting to choose (docs/no_tuning.md).
 
     Looks at the data once, privately (`PrivateScales`), and compiles the model with an optimizer that clips and steps
-    by what it found. The weights are not changed; start from a fresh model.
+    according to the result. The weights are not changed; start from a fresh model.
 
     Example:
       >>> private = make_private(model, (x, y), loss="sparse_categorical_crossentropy", target_epsilon=1.0,
@@ -67,23 +67,23 @@ def make_private(
       >>> print(private.statement())                                                               # doctest: +SKIP
 
     Args:
-      model: a Keras model whose examples stay apart, with Keras's own `train_step`. It is compiled anew.
-      data: `(x, y)` or `(x, y, sample_weight)`, as for `poisson_batches`. Weights up to 1 count in full; what is above
-        multiplies the gradient before it is clipped, and is partly undone (`gradients.weighted`).
+      model: a Keras model whose examples stay apart, with Keras's own `train_step`. It is compiled again.
+      data: `(x, y)` or `(x, y, sample_weight)`, as for `poisson_batches`. Weights up to 1 count in full; a larger
+        weight multiplies the gradient before it is clipped, and is partly undone (`gradients.weighted`).
       loss: as for `model.compile`.
       target_epsilon, delta: what scales and training may cost together (and what a ledger holds).
       batch_size: B, the expected size of a batch.
       epochs: passes over the data; noise and learning rate are chosen for that number.
       metrics: as for `model.compile`. On the training data they are not private.
       classes: K; None takes it from the loss and the model's output, 2 for all but categorical losses.
-      learning_rate: that of the first step; None for the method's. One that was tuned on this data costs privacy that
-        is not counted here (`PrivateChoice`).
+      learning_rate: a number, of the first step, from which it falls to 0; None for the method's. One that was tuned on
+        this data costs privacy that is not counted here (`PrivateChoice`).
       scale_targets: for regression on targets in units of their own, such as dollars: asks for their mean and deviation
         with noise (`PrivateTargetScaling`), within the target, and trains on deviations from the mean. `.predict` of
         what is returned, and `.predictor()`, are in the targets' units again; the model itself is not.
       accountant: "rdp" or "pld".
       ledger: a file that remembers what was spent on this data (`Ledger`). The target is then for all of it.
-      remember: a file for the scales and the plan. Where it is there, they are taken from it and nothing is asked
+      remember: a file for the scales and the plan. If it exists, they are taken from it and nothing is asked
         again: a program that was killed goes on with `callbacks=[tf.keras.callbacks.BackupAndRestore(...)]`.
       statement_path: where to write the privacy statement.
       num_examples: n, where `data` is a function of row numbers.
@@ -198,13 +198,13 @@ def _check(model: Any, loss: Any, example: Any, ledger: Any) -> None:
         return
     if optimizer.prior is not None and not private_optimizer.noised_steps(optimizer):
         raise ValueError(
-            "`model` was prepared by `make_private`, or with scales, before: the data was asked for these, of which "
-            "this call would not know. Go on with what was returned then; or give both calls one `ledger`."
+            "`model` was prepared by `make_private`, or with scales, before: the data was asked for these, and "
+            "this call would not count it. Go on with what was returned then; or give both calls one `ledger`."
         )
     taken = private_optimizer.noised_steps(optimizer)
     if taken:
         raise ValueError(
-            f"`model` has taken {taken:,} noised steps, of which this call would not know. Start from a fresh model, "
+            f"`model` has taken {taken:,} noised steps, which this call would not count. Start from a fresh model, "
             "or give the `ledger` that holds them, to train further on top."
         )
 

@@ -108,12 +108,14 @@ class PrivateTraining:
         if left <= 0:
             raise PrivacyBudgetSpentError(
                 f"All {self.plan.steps:,} steps of the plan were taken: epsilon is {self.epsilon:.4g} of "
-                f"{self.plan.target_epsilon:g}. To train longer, call `make_private` with more epochs, from the start."
+                f"{self.plan.target_epsilon:g}. A new `make_private` with more epochs, on a fresh model, costs "
+                "privacy on top of that: give both one `ledger`."
             )
         if epochs is not None and validate.positive_integer("epochs", epochs) > left:
             raise ValueError(
                 f"`epochs` must be at most {left}, which is what is left of the plan's {self.plan.epochs}; got "
-                f"{epochs}. Give `make_private` the number of epochs that you want: noise and learning rate hang on it."
+                f"{epochs}. Give `make_private` the number of epochs that you want: noise and learning rate depend "
+                "on it."
             )
         if self.targets is not None and fit_arguments.get("validation_data") is not None:
             shown = fit_arguments["validation_data"]

@@ -219,7 +219,7 @@ def test_a_model_whose_scales_were_asked_is_not_prepared_again():
 
 def test_a_model_that_has_taken_private_steps_is_refused(trained):
     made, _ = trained
-    with pytest.raises(ValueError, match=r"`model` has taken \d+ noised steps, of which this call would not know"):
+    with pytest.raises(ValueError, match=r"`model` has taken \d+ noised steps, which this call would not count"):
         make(made.model)
 
 

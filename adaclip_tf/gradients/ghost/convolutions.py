@@ -32,7 +32,7 @@ class Geometry:
         kernel = graph.shape_of_shape(op.inputs[1]) or []
         image, out = graph.dimensions(op.inputs[0]), graph.dimensions(op.inputs[2])
         if len(kernel) != 4 or None in kernel or not image or not out or None in image[1:] or None in out[1:]:
-            raise Unknown("has image or kernel sizes that are only known in the run")
+            raise Unknown("has image or kernel sizes that are only known at run time")
         self.kernel = [int(size or 0) for size in kernel]
         self.image = [int(size or 0) for size in image[1:]]
         self.out = [int(size or 0) for size in out[1:]]
@@ -269,7 +269,7 @@ def _conv3d(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
     op = gradient.op
     kernel = graph.shape_of_shape(op.inputs[1])
     if kernel is None or None in kernel:
-        raise Unknown("has a kernel size that is only known in the run")
+        raise Unknown("has a kernel size that is only known at run time")
     images = _Images(ctx, op)
     return Found(_OneByOne(ctx, op, images, [int(size or 0) for size in kernel]), images.facts)
 

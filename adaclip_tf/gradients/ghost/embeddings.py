@@ -273,7 +273,7 @@ def _lookup(ctx: Context, gradient: tf.IndexedSlices, shape: tf.TensorShape) -> 
     if ctx.label(gradient.indices) is not None:
         raise Unknown("looks up rows that depend on the gradient")
     if not shape.is_fully_defined() or shape.rank < 1:
-        raise Unknown("has a shape that is only known in the run")
+        raise Unknown("has a shape that is only known at run time")
     rows = Rows(ctx, label)
     values, facts = gradient.values, facts_about(ctx, label, gradient.values, rows)
     indices = tf.reshape(gradient.indices, [-1])

@@ -44,7 +44,7 @@ def _of_a_batched_product(ctx: Context, op: tf.Operation, label: Lead) -> Lead:
     """
     operands = graph.batch_operands(op)
     if operands is None or label.axis != 0:
-        raise Unknown("reduces over axes that are only known in the run")
+        raise Unknown("reduces over axes that are only known at run time")
     check = ctx.check(op.inputs[0], 0, op, equals=operands[0])
     return dataclasses.replace(label, checks=label.checks | {check})
 
@@ -158,7 +158,7 @@ def _space_batch(ctx: Context, op: tf.Operation, labels: Labels) -> Lead:
     label = axis_zero(only(labels, 0))
     block_shape = graph.constant(op.inputs[1])
     if block_shape is None:
-        raise Unknown("has a block shape that is only known in the run")
+        raise Unknown("has a block shape that is only known at run time")
     phases = math.prod(int(block) for block in block_shape)
     before, after = (1, phases) if op.type == "SpaceToBatchND" else (phases, 1)
     if label.outer != before:

@@ -29,7 +29,7 @@ class _Inside(Context):
 
     def check(self, tensor: tf.Tensor, axis: int, op: tf.Operation, equals: tf.Tensor | None = None) -> int:
         del tensor, axis, equals
-        raise Unknown("rests on a fact that only the run tells, inside of a loop")
+        raise Unknown("needs a fact that is only known at run time, inside of a loop")
 
 
 def _through(ctx: Context, function: tf.Graph, labels: Labels, zeros: set[int]) -> Context:
@@ -195,7 +195,7 @@ def _transpose(ctx: Context, op: tf.Operation, labels: Labels) -> Any:
     label = labels[0]
     permutation = graph.axes(op.inputs[1], rank(op.inputs[0]))
     if permutation is None or not isinstance(label, Inner):
-        raise Unknown("moves axes in a way that is only known in the run")
+        raise Unknown("moves axes in a way that is only known at run time")
     return _along(label, permutation.index(label.axis))
 
 

@@ -126,7 +126,7 @@ class Context:
     def check(self, tensor: tf.Tensor, axis: int, op: tf.Operation, equals: tf.Tensor | None = None) -> int:
         """Registers a run-time check and returns its index."""
         if any(part is not None and part.shape.rank is None for part in (tensor, equals)):
-            raise Unknown("has a rank that is only known in the run")
+            raise Unknown("has a rank that is only known at run time")
         key = (tensor.ref(), axis, None if equals is None else equals.ref())
         if key not in self._indices:
             self._indices[key] = len(self.checks)

@@ -38,7 +38,7 @@ def mapped(ctx: Context, op: tf.Operation, find: Callable[[tf.Tensor], Term]) ->
     """The term of the op's result; `find` gives that of an input."""
     sources = [tensor for tensor in op.inputs if ctx.label(tensor) is not None]
     if not all(tensor.shape.is_fully_defined() for tensor in (op.outputs[0], *sources)):
-        raise Unknown("has a shape that is only known in the run")
+        raise Unknown("has a shape that is only known at run time")
     if not all(tensor.dtype.is_floating for tensor in (op.outputs[0], *sources)):
         raise Unknown("works on numbers that are not real")
     parts = [(find(tensor), tensor.shape.as_list()) for tensor in sources]
@@ -106,12 +106,12 @@ def _moved(op: tf.Operation) -> Map:
     if op.type == "Sum":
         certain, possible = graph.reduced_axes(op, graph.axes, graph.shape_of_shape)
         if possible:
-            raise Unknown("sums over axes that are only known in the run")
+            raise Unknown("sums over axes that are only known at run time")
         axes = [axis + 1 for axis in sorted(certain)]
         return lambda parts: tf.reduce_sum(parts[0], axis=axes, keepdims=op.get_attr("keep_dims"))
     known = graph.constant(op.inputs[1])
     if known is None:
-        raise Unknown("makes copies of which only the run tells how many")
+        raise Unknown("makes copies, and how many is only known at run time")
     numbers = [int(number) for number in known.ravel()]
     if op.type == "Tile":
         return lambda parts: tf.tile(parts[0], [1, *numbers])

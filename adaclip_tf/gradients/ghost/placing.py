@@ -21,11 +21,11 @@ def place(op: tf.Operation) -> Callable[[list[tf.Tensor]], tf.Tensor]:
     if op.type == "ConcatV2":
         along = graph.axes(op.inputs[-1], op.outputs[0].shape.rank)
         if along is None:
-            raise Unknown(f"{graph.describe(op)} puts gradients into places that are only known in the run")
+            raise Unknown(f"{graph.describe(op)} puts gradients into places that are only known at run time")
         return lambda parts: tf.concat(parts, axis=along[0] + 1)
     shape, begin, end, strides = (graph.constant(tensor) for tensor in op.inputs[:4])
     if shape is None or begin is None or end is None or strides is None:
-        raise Unknown(f"{graph.describe(op)} puts gradients into places that are only known in the run")
+        raise Unknown(f"{graph.describe(op)} puts gradients into places that are only known at run time")
     masks = {f"{name}_mask": op.get_attr(f"{name}_mask") << 1 for name in ("ellipsis", "new_axis", "shrink_axis")}
     masks |= {f"{name}_mask": op.get_attr(f"{name}_mask") << 1 | 1 for name in ("begin", "end")}
 

@@ -220,7 +220,7 @@ def _find_one(ctx: Context, gradient: Any, shape: tf.TensorShape) -> tuple[Found
 def _looked_up_for_all(ctx: Context, gradient: tf.IndexedSlices, shape: tf.TensorShape) -> tuple[Found, str]:
     """Rows that were looked up once and used by all examples, as embeddings of places are: x + table(range(length))."""
     if ctx.label(gradient.indices) is not None or not shape.is_fully_defined() or shape.rank < 1:
-        raise Unknown("looks up rows in a way that is only known in the run")
+        raise Unknown("looks up rows in a way that is only known at run time")
     found, rule = _find(ctx, gradient.values, gradient.values.shape)
     if not isinstance(found.term, terms.PerExample):
         raise Unknown("looks up rows that all examples use, in a way that has no rule")
@@ -242,7 +242,7 @@ def _transposed(ctx: Context, op: tf.Operation) -> tuple[Found, str]:
     inner = op.inputs[0]
     permutation = graph.constant(op.inputs[1])
     if permutation is None or not inner.shape.is_fully_defined():
-        raise Unknown(f"{graph.describe(op)} moves axes in a way that is only known in the run")
+        raise Unknown(f"{graph.describe(op)} moves axes in a way that is only known at run time")
     found, rule = _find(ctx, inner, inner.shape)
     moved = Transposed(found.term, inner.shape.as_list(), [int(axis) for axis in permutation])
     return found._replace(term=moved), rule
@@ -253,7 +253,7 @@ def _placed(ctx: Context, op: tf.Operation) -> tuple[Found, str]:
     result = op.outputs[0].shape
     sources = list(op.inputs)[placing.SOURCES[op.type]]
     if not result.is_fully_defined() or not all(tensor.shape.is_fully_defined() for tensor in sources):
-        raise Unknown(f"{graph.describe(op)} puts gradients into places that are only known in the run")
+        raise Unknown(f"{graph.describe(op)} puts gradients into places that are only known at run time")
     parts = _Parts(ctx)
     placed = [(parts.find(tensor), tensor.shape.as_list()) for tensor in sources]
     return parts.made_into(several.Rearranged(ctx.n, placed, placing.place(op), result.num_elements()))

@@ -88,7 +88,7 @@ def matrix_term(ctx: Context, label: Lead, x: tf.Tensor, dy: tf.Tensor, lead_fir
     rows = Rows(ctx, label)
     facts = facts_about(ctx, label, x if lead_first else dy, rows)
     if x.shape[1] is None or dy.shape[1] is None:
-        raise Unknown("has a number of features that is only known in the run")
+        raise Unknown("has a number of features that is only known at run time")
     if rows.per_microbatch == 1:
         return Found(OuterProduct(rows, x, dy), facts)
     x, dy = (rows.split(tf.cast(tensor, tf.float32)) for tensor in (x, dy))
@@ -149,7 +149,7 @@ def _sum(ctx: Context, gradient: tf.Tensor, shape: tf.TensorShape) -> Found:
     else:
         label = lead(ctx, tensor)
         if 0 not in certain or (possible and not op.get_attr("keep_dims")):
-            raise Unknown("sums over axes that are only known in the run")
+            raise Unknown("sums over axes that are only known at run time")
         batched = _sum_of_batch_matmul(ctx, op, certain)
         if batched is not None:
             return batched
@@ -228,7 +228,7 @@ def _matricise(tensor: tf.Tensor, letters: str, rows: list[str], columns: list[s
     order = [letters.index(c) for c in rows + columns]
     width = graph.size([tensor.shape[letters.index(c)] for c in columns])
     if width is None:
-        raise Unknown("has a number of features that is only known in the run")
+        raise Unknown("has a number of features that is only known at run time")
     if order != list(range(len(order))):
         tensor = tf.transpose(tensor, order)
     if width:

@@ -48,7 +48,7 @@ def watch(inner: tf.Graph, data: Sequence[tf.Tensor]) -> None:
     if entered and isinstance(inner, WhileBodyFuncGraph):
         raise ValueError(
             f"The step is in a loop, and gets {entered[0].name!r} from outside of it: it would take several steps on "
-            "one batch, and accounting takes each for a draw of its own. Draw a batch in each round, as by "
+            "one batch, and the accounting counts each as a separate draw. Draw a batch in each round, as by "
             "`next(iterator)`, or loop outside of the `tf.function`."
         )
     handed = _handed(inner, entered)

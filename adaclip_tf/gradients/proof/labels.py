@@ -150,7 +150,7 @@ class NoChecks(Checks):
     """Inside of a function: its tensors can't be asked from outside, so nothing may rest on them."""
 
     def add(self, tensor: tf.Tensor, axis: int, what: str, equals: tf.Tensor | None = None) -> int:
-        raise Unproven("rests on a fact that only the run tells, inside of a function")
+        raise Unproven("needs a fact that is only known at run time, inside of a function")
 
 
 def rank(tensor: tf.Tensor) -> int:

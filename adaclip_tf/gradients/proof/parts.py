@@ -77,7 +77,7 @@ def _strided_slice(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     label = only_first(labels)
     strides = walk.sizes.integers(op.inputs[3])
     if strides is None:
-        raise Unproven("takes steps that are only known in the run")
+        raise Unproven("takes steps that are only known at run time")
     rank(op.inputs[0])
     begin, end = walk.sizes.symbols(op.inputs[1]), walk.sizes.symbols(op.inputs[2])
     taken = StridedSlice(op, begin, end, strides, op.inputs[0].shape, walk.sizes.extents(op.inputs[0]))
@@ -93,7 +93,7 @@ def _strided_slice_grad(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     label = labels[4]
     strides = walk.sizes.integers(op.inputs[3])
     if strides is None or not isinstance(label, Rows):
-        raise Unproven("takes steps that are only known in the run")
+        raise Unproven("takes steps that are only known at run time")
     rank(op.outputs[0])
     begin, end = walk.sizes.symbols(op.inputs[1]), walk.sizes.symbols(op.inputs[2])
     taken = StridedSlice(op, begin, end, strides, op.outputs[0].shape)
@@ -133,7 +133,7 @@ def _reverse_sequence(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
 def _concat(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     axes = walk.sizes.axes(op.inputs[-1], rank(op.outputs[0]))
     if axes is None:
-        raise Unproven("joins along an axis that is only known in the run")
+        raise Unproven("joins along an axis that is only known at run time")
     return _apart(walk, op, list(op.inputs)[:-1], labels[:-1], axes[0])
 
 
@@ -174,7 +174,7 @@ def _roll(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
 
 def _untouched(label: Rows, along: list[int] | None, mixing: bool = True) -> Rows:
     if along is None:
-        raise Unproven("works along an axis that is only known in the run")
+        raise Unproven("works along an axis that is only known at run time")
     if label.axis in along:
         raise Unproven("works across the examples of the batch", mixing)
     return label
@@ -185,7 +185,7 @@ def _gather(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     table, indices = labels[0], labels[1]
     axes = walk.sizes.axes(op.inputs[2], rank(op.inputs[0]))
     if axes is None:
-        raise Unproven("gathers along an axis that is only known in the run")
+        raise Unproven("gathers along an axis that is only known at run time")
     axis, shared = axes[0], op.get_attr("batch_dims")
     shared += rank(op.inputs[1]) if shared < 0 else 0
     if isinstance(table, Rows) and isinstance(indices, Rows):

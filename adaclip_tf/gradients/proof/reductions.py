@@ -58,7 +58,7 @@ def _reduce(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
         return summed(op, label)
     keep_dims = op.get_attr("keep_dims")
     if possible and not keep_dims:
-        raise Unproven("reduces over axes that are only known in the run")
+        raise Unproven("reduces over axes that are only known at run time")
     if label.axis in possible:
         check = walk.checks.add(
             op.outputs[0], label.axis, f"{describe(op)} reduces over the batch", equals=op.inputs[0]
@@ -107,7 +107,7 @@ def _argmax(walk: Walk, op: tf.Operation, labels: Labels) -> Label:
     label = only_first(labels)
     dims = walk.sizes.integers(op.inputs[1])
     if dims is None:
-        raise Unproven("looks along an axis that is only known in the run")
+        raise Unproven("looks along an axis that is only known at run time")
     along = dims[0] % rank(op.inputs[0])
     if along == label.axis:
         return summed(op, label)

@@ -119,7 +119,7 @@ def _same_front(label: Rows, before: list[Any], after: list[Any]) -> Rows:
     elementwise.not_counted(after, label.axis)
     if before[: label.axis] == front and None not in front and same(before[label.axis], after[label.axis]):
         return label
-    raise Unproven("has a shape that is only known in the run")
+    raise Unproven("has a shape that is only known at run time")
 
 
 @entry("ExpandDims", sizes=[1])
@@ -127,7 +127,7 @@ def _expand_dims(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     label = only_first(labels)
     dims = walk.sizes.integers(op.inputs[1])
     if dims is None:
-        raise Unproven("adds an axis that is only known in the run")
+        raise Unproven("adds an axis that is only known at run time")
     return elementwise.shifted(label, int(dims[0] % rank(op.outputs[0]) <= label.axis))
 
 
@@ -138,7 +138,7 @@ def _squeeze(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     dims = {axis % total for axis in op.get_attr("squeeze_dims")}
     if not dims:
         if not op.inputs[0].shape.is_fully_defined():
-            raise Unproven("drops axes that are only known in the run")
+            raise Unproven("drops axes that are only known at run time")
         dims = {axis for axis, extent in enumerate(op.inputs[0].shape) if extent == 1}
     if label.axis in dims:
         raise Unproven("drops the axis that holds the examples")
@@ -150,7 +150,7 @@ def _transpose(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     label = only_first(labels)
     permutation = walk.sizes.integers(op.inputs[1])
     if permutation is None:
-        raise Unproven("moves axes in a way that is only known in the run")
+        raise Unproven("moves axes in a way that is only known at run time")
     return dataclasses.replace(label, axis=permutation.index(label.axis))
 
 
@@ -175,7 +175,7 @@ def _space_batch(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
     label = only_first(labels)
     blocks = walk.sizes.integers(op.inputs[1])
     if blocks is None or label.axis != 0:
-        raise Unproven("regroups rows in a way that is only known in the run")
+        raise Unproven("regroups rows in a way that is only known at run time")
     phases = 1
     for block in blocks:
         phases *= block

@@ -22,8 +22,9 @@ _FIX = (
 
 _LOSS_FIX = (
     "It is in the loss itself: Keras divides by a count over the batch where there is a mask or an `ignore_class`, and "
-    "targets or weights of another shape than predictions are spread over the batch. Give the loss `reduction='none'`, "
-    "which is then averaged for each example, and targets and weights a row for each example."
+    "targets or weights of another shape than predictions are broadcast over the batch. Give the loss "
+    "`reduction='none'`, which is then averaged for each example, and give targets the shape of the predictions, and "
+    "weights one row for each example."
 )
 
 

@@ -174,7 +174,7 @@ def test_kernel_geometry_needs_static_sizes(rng):
     case = Case(lambda x: tf.reduce_sum(tf.nn.conv2d(x, w, 1, "SAME"), [1, 2, 3]), [w], tf.TensorSpec([None] * 4), rng)
     case.spec = None
     case.ghost(normal(rng, 2, 4, 4, 1), np.ones(2, np.float32))
-    assert "only known in the run" in case.plan.unrecognised[0]
+    assert "only known at run time" in case.plan.unrecognised[0]
     assert convolutions.Geometry.__doc__
 
 

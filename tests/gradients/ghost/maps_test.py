@@ -97,7 +97,7 @@ def test_what_has_no_known_shape_has_no_map(rng):
     mask = tf.Variable(MASK, shape=tf.TensorShape(None), trainable=False)
     case = Case(lambda x: squared_error(x @ tf.reshape(w * mask, [F, F])), [w], tf.TensorSpec([None, F]), rng)
     case.check(rng.normal(size=[3, F]).astype(np.float32), all_recognised=False)
-    assert "only known in the run" in case.plan.unrecognised[0]
+    assert "only known at run time" in case.plan.unrecognised[0]
 
 
 def test_what_is_rounded_to_whole_numbers_has_no_handle(rng):
