@@ -11,6 +11,7 @@ import numpy as np
 FLOAT32_TINY = 2.0**-126  # the smallest normal number; TensorFlow may flush smaller ones to zero
 FLOAT32_MAX = (2.0 - 2.0**-23) * 2.0**127
 LARGEST_INTEGER = 2**63 - 1
+_FEW = 3  # entries of a list that an error shows
 MAX_NOISE_MULTIPLIER = 1e6  # with more there is no signal left, and squares of noised gradients could overflow float32
 
 
@@ -48,7 +49,7 @@ def real(name: str, value: Any) -> float:
     except OverflowError:  # a whole number beyond float64
         number = math.inf
     if not math.isfinite(number):
-        raise ValueError(f"`{name}` must be a finite number; got {_shown(value)}.")
+        raise ValueError(f"`{name}` must be a finite number; got {shown(value)}.")
     return number
 
 
@@ -102,17 +103,17 @@ def positive_integer(name: str, value: Any) -> int:
     """Returns `value` as an int of one or more."""
     number = plain(value)
     if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < 1:
-        raise ValueError(f"`{name}` must be a whole number of 1 or more; got {_shown(value)}.")
+        raise ValueError(f"`{name}` must be a whole number of 1 or more; got {shown(value)}.")
     whole = int(number)
     if whole > LARGEST_INTEGER:
-        raise ValueError(f"`{name}` must be at most {LARGEST_INTEGER:.3g}, what 63 bits hold; got {_shown(value)}.")
+        raise ValueError(f"`{name}` must be at most {LARGEST_INTEGER:.3g}, what 63 bits hold; got {shown(value)}.")
     return whole
 
 
 def boolean(name: str, value: Any) -> bool:
     """Returns `value` if it is True or False: a string such as "no" would count as True."""
     if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"`{name}` must be True or False; got {_shown(value)}.")
+        raise ValueError(f"`{name}` must be True or False; got {shown(value)}.")
     return bool(value)
 
 
@@ -122,26 +123,40 @@ def seed(name: str, value: Any) -> Optional[int]:
         return None
     number = plain(value)
     if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < 0:
-        raise ValueError(f"`{name}` must be None or a whole number of 0 or more; got {_shown(value)}.")
+        raise ValueError(f"`{name}` must be None or a whole number of 0 or more; got {shown(value)}.")
     return int(number)
 
 
 def path(name: str, value: Any) -> str:
     """Returns `value` as the path that it is."""
     if not isinstance(value, (str, os.PathLike)) or not os.fspath(value) or not isinstance(os.fspath(value), str):
-        raise ValueError(f"`{name}` must be a path, as a string or `pathlib.Path`; got {_shown(value)}.")
+        raise ValueError(f"`{name}` must be a path, as a string or `pathlib.Path`; got {shown(value)}.")
     return os.fspath(value)
 
 
-def _shown(value: Any) -> str:
-    """How an error shows a value: never pages of it."""
+def shown(value: Any) -> str:
+    """How an error shows a value: never pages of it, and never an array, which may hold somebody's data.
+
+    >>> shown(-1.5), shown(np.zeros([3, 2])), shown([0.1, 0.2, 0.3, 0.4])
+    ('-1.5', 'ndarray of shape (3, 2)', 'list of 4')
+    """
+    shape = getattr(value, "shape", ())
+    if not isinstance(value, type) and shape != ():
+        return f"{type(value).__name__} of shape {shape}"
+    inside = list(value.values()) if isinstance(value, dict) else value
+    if isinstance(inside, (list, tuple, set)) and (len(inside) > _FEW or any(map(_holds_several, inside))):
+        return f"{type(value).__name__} of {len(value)}"
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _holds_several(value: Any) -> bool:
+    return hasattr(value, "shape") or isinstance(value, (list, tuple, set, dict))
 
 
 def one_of(name: str, value: Any, choices: Sequence[str]) -> str:
     """Returns `value` if it is among `choices`."""
     if not isinstance(value, str) or value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"`{name}` must be one of {listed}; got {_shown(value)}.")
+        raise ValueError(f"`{name}` must be one of {listed}; got {shown(value)}.")
     return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import dp_accounting
+from absl import logging
 
 from adaclip_tf.privacy import claims, past_steps, session
 from adaclip_tf.privacy.events import current, named, prior_event, with_prior
@@ -41,6 +42,7 @@ class Account:
         self._taken = Taken()  # where there is no ledger
         self._planned = claimed
         self._begun = 0  # steps of the optimizer when the run began
+        self._seen = 0  # and when it was looked at last
         self._beside: dict[str, int] = {}  # steps of other optimizers of the same weights, by phase
 
     def _before(self, optimizer: PrivateOptimizer) -> Before:
@@ -95,7 +97,7 @@ class Account:
             if self._session.phase != now.phase:
                 optimizer.start_phase(fresh)
         self._planned = mechanism
-        self._begun = now.steps
+        self._begun = self._seen = now.steps
         self._beside = {seen.phase: seen.steps for seen in optimizer.other_past_steps()}
 
     def forgotten(self, optimizer: PrivateOptimizer) -> int:
@@ -128,6 +130,7 @@ class Account:
     def after_call(self, optimizer: PrivateOptimizer, steps: int, *, thorough: bool) -> None:
         """Whether the steps were what they were said to be, by the optimizer's own state, if `thorough`."""
         self._taken.see(steps)
+        self._seen = steps
         if self._session is not None:
             self._session.seen = max(self._session.seen, steps)
         wrong = claims.false_claim(optimizer, self._planned) if thorough else None
@@ -160,6 +163,19 @@ class Account:
                     "`train_step` of your own has several optimizers, train without PrivacyBudget and compose the "
                     "`optimizer_event` of each."
                 )
+
+    def told(self, steps: int, under_way: int) -> int:
+        """`steps`, with a warning where they are more than runs have seen; a call that was broken off may be some."""
+        more, self._seen = steps - self._seen, steps
+        if more > under_way:
+            logging.warning(
+                "%d noised steps were taken in no `fit` that had this PrivacyBudget, which takes their batches to be "
+                "as it was told (sampling=%r). If they were others, such as those of `model.fit(x, y)`, epsilon is too "
+                "small. Steps that were loaded with the optimizer's state are right if such a `fit` took them.",
+                more,
+                self.meter.claimed.sampling,
+            )
+        return steps
 
     def settle(self, steps: int) -> None:
         """The end of an epoch: nothing is under way."""

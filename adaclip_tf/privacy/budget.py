@@ -170,7 +170,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
     @property
     def epsilon(self) -> float:
         """The epsilon spent up to now."""
-        return self.epsilon_at(self.noised_steps)
+        return self.epsilon_at(self._account.told(self.noised_steps, self._horizon.steps_per_call))
 
     def epsilon_at(self, steps: int) -> float:
         """The epsilon spent when the optimizer counts `steps`."""
@@ -183,6 +183,7 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
 
     def report(self, accountants: tuple[str, ...] | None = None) -> dict[str, Any]:
         """The `privacy_report` of what has been spent up to now; by all accountants, or by those named."""
+        self._account.told(self.noised_steps, self._horizon.steps_per_call)
         report = self.meter.report(self._optimizer, accountants)
         if report is None:
             raise ValueError("No noised step has been taken yet, so there is nothing to report. Train first.")
@@ -253,8 +254,6 @@ class PrivacyBudget(tf.keras.callbacks.Callback):
         if self._why_stopped is not None:  # now that the progress bar has ended its line
             run_checks.say(self.params, self._why_stopped)
         statement.keep(self.statement_path, self._statement(None), at_end=True)
-
-    # -----------------------------------------------------------------------------------------------
 
     @property
     def _optimizer(self) -> private_optimizer.PrivateOptimizer:

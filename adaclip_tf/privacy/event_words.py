@@ -22,7 +22,10 @@ def words_of(event: str) -> str:
 
     >>> words_of("SelfComposedDpEvent(event=GaussianDpEvent(noise_multiplier=2.5), count=3)")
     '3 times Gaussian noise of 2.5 times the sensitivity'
+    >>> words_of("GaussianDpEvent(noise_multiplier=25.713121217658653)")
+    'Gaussian noise of 25.713 times the sensitivity'
     """
+    event = re.sub(r"\d+\.\d{5,}(e[-+]?\d+)?", lambda number: f"{float(number.group()):.5g}", event)
     before = ""
     while event != before:
         before = event

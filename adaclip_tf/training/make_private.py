@@ -9,19 +9,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from adaclip_tf._internal import files, signatures, validate
+from adaclip_tf._internal import signatures, validate
 from adaclip_tf.data import sampling
 from adaclip_tf.data.targets import PrivateTargetScaling
 from adaclip_tf.optimizers import replicas
 from adaclip_tf.optimizers.adaclip import DPAdaClipSGD
-from adaclip_tf.optimizers.check_model import check_model
-from adaclip_tf.privacy import accountants, private_optimizer, statement
+from adaclip_tf.privacy import accountants
 from adaclip_tf.privacy.budget import PrivacyBudget
 from adaclip_tf.privacy.ledger import Ledger
 from adaclip_tf.scales import method
 from adaclip_tf.scales.private_scales import SLICE, PrivateScales
+from adaclip_tf.training import checks, scaled_data
 from adaclip_tf.training import plan as planning
-from adaclip_tf.training import scaled_data
 from adaclip_tf.training.private_training import PrivateTraining
 
 
@@ -102,14 +101,14 @@ def make_private(
     remember = None if remember is None else validate.path("remember", remember)
     accountants.named(accountant)
     learning_rate = None if learning_rate is None else validate.positive("learning_rate", learning_rate)
-    compiled = {"loss": loss, **_for_compile(compile_arguments)}
+    compiled = {"loss": loss, **checks.for_compile(compile_arguments)}
     validate.boolean("verbose", verbose)
-    _check_files(remember=remember, ledger=ledger, statement_path=statement_path)
+    checks.check_files(remember=remember, ledger=ledger, statement_path=statement_path)
     if not isinstance(settings, method.Method):
         raise ValueError(f"`settings` must be a `Method`; got {settings!r}.")
     batches = sampling.poisson_batches(data, expected_batch_size=batch_size, num_examples=num_examples, seed=seed)
     example = tf.nest.map_structure(tf.convert_to_tensor, load(np.array([0])))
-    _check(model, loss, example, ledger)
+    checks.check(model, loss, example, ledger)
     columns = scaled_data.columns(example, _names(loss)) if validate.boolean("scale_targets", scale_targets) else 0
     wanted: dict[str, Any] = {
         "num_examples": n,
@@ -182,71 +181,6 @@ def make_private(
     if verbose:
         print(made.summary())
     return made
-
-
-def _check(model: Any, loss: Any, example: Any, ledger: Any) -> None:
-    if not isinstance(model, tf.keras.Model):
-        raise ValueError(f"`model` must be a Keras model; got {type(model).__name__}.")
-    if loss is None:
-        raise ValueError("`loss` is None: give what `model.compile` would get, e.g. 'binary_crossentropy'.")
-    if not isinstance(example, tuple) or not 2 <= len(example) <= 3:
-        raise ValueError("`data` must be a tuple, `(x, y)` or `(x, y, sample_weight)`.")
-    _try(model, example[0])
-    check_model(model)
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is None or not private_optimizer.is_private(optimizer) or ledger is not None:
-        return
-    if optimizer.prior is not None and not private_optimizer.noised_steps(optimizer):
-        raise ValueError(
-            "`model` was prepared by `make_private`, or with scales, before: the data was asked for these, and "
-            "this call would not count it. Go on with what was returned then; or give both calls one `ledger`."
-        )
-    taken = private_optimizer.noised_steps(optimizer)
-    if taken:
-        raise ValueError(
-            f"`model` has taken {taken:,} noised steps, which this call would not count. Start from a fresh model, "
-            "or give the `ledger` that holds them, to train further on top."
-        )
-
-
-def _for_compile(arguments: Any) -> dict[str, Any]:
-    """Further arguments of `model.compile`: what is wrong with them is told before the data is asked."""
-    if arguments is None:
-        return {}
-    if not isinstance(arguments, dict):
-        raise ValueError(
-            f"`compile_arguments` must be a dict, such as {{'loss_weights': [1.0, 0.5]}}; got {arguments!r}."
-        )
-    own = {"optimizer": "it chooses one itself", "loss": "give `loss`", "metrics": "give `metrics`"}
-    for name, why in own.items():
-        if name in arguments:
-            raise ValueError(f"`compile_arguments` may not hold {name!r}; {why}. Got {arguments[name]!r}.")
-    if arguments.get("run_eagerly"):
-        raise ValueError(
-            "`compile_arguments` has run_eagerly=True, and without a graph nothing shows that an example changes its "
-            "own gradient only. Leave it out."
-        )
-    return dict(arguments)
-
-
-def _check_files(**paths: Any) -> None:
-    """Whether what is to be written can be, told before the data is asked."""
-    for name, path in paths.items():
-        if path is not None:
-            checked = validate.path(name, path)
-            files.check_writable(name, checked if name != "statement_path" else f"{statement.base_path(checked)}.json")
-
-
-def _try(model: Any, inputs: Any) -> None:
-    """Calls the model with one example, which builds it; what fails is told in words."""
-    try:
-        model(inputs)
-    except (tf.errors.OpError, TypeError, ValueError) as error:
-        got = tf.nest.map_structure(lambda part: f"{part.dtype.name} of shape {part.shape[1:]}", inputs)
-        raise ValueError(
-            f"`model` can't be called with the first example of `data`, {got}: {error}. Give inputs as the model takes "
-            "them."
-        ) from error
 
 
 def _remembered(

@@ -8,7 +8,6 @@ so that this is after the last step of the plan.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -23,6 +22,7 @@ from adaclip_tf.training import scaled_data
 from adaclip_tf.training.plan import Plan
 
 _FAR_APART = 10.0  # of shapes: a factor of some 2,000 in gradients
+_NO_GRADIENT = 1e-5  # a median gradient: Keras cuts probabilities off at 1e-7, and logits that it takes for such
 
 _KNOWN = {
     "x": "the data was given to `make_private`",
@@ -88,13 +88,13 @@ class PrivateTraining:
         """Epochs of the plan that are left, one that was begun included."""
         return -(-(self.plan.steps - self.steps_taken) // self._per_epoch)
 
-    def fit(self, epochs: int | None = None, callbacks: Iterable[Any] | None = None, **fit_arguments: Any) -> Any:
+    def fit(self, epochs: int | None = None, callbacks: Any = None, **fit_arguments: Any) -> Any:
         """Trains; `model.fit` with the batches and the budget. Returns its `History`.
 
         Args:
           epochs: how many now; None for all that are left of the plan. A second call goes on where the first one
             stopped, with the learning rate of that place. More than are left is refused: they are not paid for.
-          callbacks: of Keras; the budget is added.
+          callbacks: one of Keras, or a list; the budget is added.
           **fit_arguments: `verbose`, `validation_data` and other arguments of `model.fit`. Targets of
             `validation_data` are in their own units, and scaled as those of training were.
 
@@ -104,6 +104,9 @@ class PrivateTraining:
         for name in fit_arguments:
             if name in _KNOWN:
                 raise ValueError(f"`{name}` is not for this `fit`: {_KNOWN[name]}.")
+        epochs = validate.plain(epochs)
+        if hasattr(epochs, "__iter__"):
+            raise ValueError("`fit` takes no data: it was given to `make_private`. Call `fit()`, or `fit(epochs=1)`.")
         left = self.epochs_left
         if left <= 0:
             raise PrivacyBudgetSpentError(
@@ -130,7 +133,7 @@ class PrivateTraining:
             self.batches,
             initial_epoch=done,
             epochs=done + (left if epochs is None else epochs),
-            callbacks=[*(callbacks or ()), self.budget],
+            callbacks=[*([] if callbacks is None else tf.nest.flatten(callbacks)), self.budget],
             shuffle=False,  # Keras 3 warns of its own default where batches come as a dataset
             **fit_arguments,
         )
@@ -233,6 +236,11 @@ class PrivateTraining:
             notes.append(
                 f"Noise hid all gradients of {', '.join(self.scales.unseen_)}: they get the others' typical scale. A "
                 "layer below an output that starts at zero has none at first: start it at small random weights."
+            )
+        if (self.scales.clip_ or 0.0) < _NO_GRADIENT:
+            notes.append(
+                "Nearly all gradients are 0, so there is nothing to learn from. If the last layer has no activation, "
+                "its outputs are logits, and the loss must know: `BinaryCrossentropy(from_logits=True)`, say."
             )
         shapes = [h for shape in self.scales.shapes_ for h in shape.ravel()]
         if max(shapes) > _FAR_APART * min(shapes):

@@ -28,17 +28,17 @@ MISTAKES = (
     ),
     Mutation(
         "scales that were asked for the same model are forgotten",
-        "training/make_private.py",
+        "training/checks.py",
         "    if optimizer.prior is not None and not",
         "    if optimizer.prior is None and not",
         ("tests/training/make_private_test.py::test_a_model_whose_scales_were_asked_is_not_prepared_again",),
     ),
     Mutation(
         "what can't be written is told after the data was asked",
-        "training/make_private.py",
+        "training/checks.py",
         "            files.check_writable(",
         "            _ = (",
-        ("tests/training/make_private_test.py::test_what_is_wrong_is_told_before_the_data_is_asked",),
+        ("tests/training/make_private_test.py::test_what_is_wrong_is_told_before_the_data_is_asked[remember]",),
     ),
     Mutation(
         "a budget goes on with what an object had asked when it was given it",

@@ -73,6 +73,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "releasing/inspection.py": ("tests/releasing/inspection_test.py", "tests/releasing/releasing_test.py"),
     "training/plan.py": ("tests/training/plan_test.py",),
     "training/make_private.py": ("tests/training/make_private_test.py",),
+    "training/checks.py": ("tests/training/make_private_test.py",),
     "training/private_training.py": ("tests/training/make_private_test.py",),
     "privacy/auditing.py": ("tests/privacy/auditing_test.py",),
     "privacy/choice.py": ("tests/privacy/choice_test.py",),

@@ -99,6 +99,26 @@ def test_an_older_state_does_not_make_a_budget_forget(tmp_path):
     assert budget.epsilon == epsilon(3 * PER_EPOCH)
 
 
+def test_steps_in_no_fit_of_the_budget_are_told_once(caplog):
+    """Of those it can't know how batches were drawn: these are shuffled ones."""
+    model, budget = _POOL.take(), made_budget()
+
+    def told():
+        caplog.clear()
+        with caplog.at_level("WARNING", logger="absl"):
+            assert budget.epsilon == budget.report(("rdp",))["guarantee"]["rdp"]
+        return [record.getMessage() for record in caplog.records if "in no `fit` that had" in record.getMessage()]
+
+    train(model, budget)
+    assert not told()
+    model.fit(*models.data(N), batch_size=BATCH, verbose=0)
+    (message,) = told()
+    assert message.startswith(f"{N // BATCH} noised steps were taken")
+    assert not told()
+    train(model, budget)
+    assert not told()
+
+
 class _Interrupted(tf.keras.callbacks.Callback):
     """By the user, after two steps."""
 

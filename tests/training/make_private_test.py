@@ -185,7 +185,9 @@ def test_bad_arguments_are_named():
         ({"compile_arguments": {"loss": "mse"}}, "may not hold 'loss'"),
         ({"compile_arguments": {"run_eagerly": True}}, "run_eagerly=True"),
         ({"verbose": "no"}, "`verbose` must be True or False"),
-        ({"remember": "/dev/null/scales.npz"}, "`remember`='/dev/null/scales.npz' cannot be written"),
+        pytest.param(
+            {"remember": "/dev/null/scales.npz"}, "`remember`='/dev/null/scales.npz' cannot be written", id="remember"
+        ),
         ({"ledger": "/dev/null/ledger.json"}, "`ledger`='/dev/null/ledger.json' c"),
         ({"statement_path": "/dev/null/privacy"}, "`statement_path`='/dev/null/privacy.json' cannot be written"),
     ],
@@ -201,6 +203,33 @@ def test_inputs_that_the_model_can_not_take_are_told():
     texts = np.array([["a"] * 4] * 400), data()[1]
     with pytest.raises(ValueError, match="`model` can't be called with the first example of `data`"):
         make_private(models.softmax_regression(), texts, loss=loss(), **PLAN)
+
+
+def test_texts_for_labels_are_refused_before_the_data_is_asked(monkeypatch):
+    monkeypatch.setattr(module.PrivateScales, "fit", lambda *_, **__: pytest.fail("the data was asked"))
+    texts = data()[0], np.array(["yes", "no"] * 200)
+    with pytest.raises(ValueError, match="`data` has texts for labels"):
+        make_private(models.softmax_regression(), texts, loss=loss(), **PLAN)
+
+
+def test_fit_takes_one_callback_and_no_data():
+    """Errors may be read by others: none shows rows."""
+    made = make()
+    with pytest.raises(ValueError, match="`fit` takes no data") as caught:
+        made.fit(*data())
+    assert str(data()[0][0, 0])[:5] not in str(caught.value)
+    ended = tf.keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: setattr(made.model, "stop_training", True)
+    )
+    assert made.fit(callbacks=ended, verbose=0).epoch == [0]
+
+
+def test_a_loss_that_takes_logits_for_probabilities_is_told():
+    """Keras cuts them off at 1e-7, so most gradients are 0."""
+    inputs, _ = models.data(400)
+    model = tf.keras.Sequential([tf.keras.Input([4]), layers.Dense(1, kernel_initializer="zeros")])
+    made = make_private(model, (inputs, inputs[:, 0] > 0), loss="binary_crossentropy", **PLAN)
+    assert "outputs are logits" in " ".join(made.summary().split())
 
 
 def test_an_optimizer_that_is_not_private_is_told_of():
