@@ -109,7 +109,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/proof/shapes.py": _PROOF,
     "gradients/proof/sizes.py": _PROOF,
     "gradients/proof/strided.py": _PROOF,
-    "gradients/proof/repeated.py": _PROOF,
+    "gradients/proof/repeated.py": (*_PROOF, "tests/gradients/ghost/maps_test.py"),
     "gradients/proof/symbols.py": _PROOF,
     "gradients/proof/sources.py": (*_PROOF, "tests/gradients/isolated_test.py", _ATTACK),
     "gradients/proof/verdict.py": _PROOF,
