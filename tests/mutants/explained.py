@@ -98,8 +98,17 @@ HARMLESS: dict[str, str] = {
     "gradients/ghost/convolutions.py:Geometry.patches:60ee87": (
         "Only which of two forms cuts out the windows; they are the same."
     ),
+    "gradients/ghost/keeping.py:module:a7d4f0": (
+        "Only from which width on a pass over rows is spared; either way the numbers are the same."
+    ),
+    "gradients/ghost/plan.py:Handle._divided_rows:3de065": (
+        "Only which of two forms computes the norms where rows have one entry; they are the same."
+    ),
     "gradients/ghost/plan.py:Handle._divided_rows:c3ec5d": (
         "Only which of two forms computes the norms where rows have one or two entries; they are the same."
+    ),
+    "gradients/ghost/plan.py:keep_together:134aa6": (
+        "Only how many branches are traced; the sums are the same without it, as the function says."
     ),
     "gradients/ghost/products.py:SumOfOuterProducts.squared_norms:77dfe4": (
         "Only how much is computed at once, for memory's sake."

@@ -32,10 +32,8 @@ def label_shapes(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
                 return label if isinstance(label, Lost) else dataclasses.replace(label, exact=False)
         if not all(isinstance(label, (Public, Sizes)) for label in labels):
             return Lost(f"{describe(op)} is given shapes that data decides")
-    per_input = len(op.outputs) == len(op.inputs)  # as in ShapeN
     unknown = [_unknown_extents(tensor, label) for tensor, label in zip(op.inputs, labels)]
-    other = next((label for label in unknown if label is not None), None)
-    return [(unknown[i] if per_input else other) or _size_label(walk, tensor) for i, tensor in enumerate(op.outputs)]
+    return [label or _size_label(walk, tensor) for label, tensor in zip(unknown, op.outputs)]  # one for each input
 
 
 def _unknown_extents(tensor: tf.Tensor, label: Any) -> Any:
