@@ -381,6 +381,13 @@ MISTAKES = (
         ("tests/gradients/gradients_test.py::test_each_group_leaves_out_an_example_by_itself",),
     ),
     Mutation(
+        "a scale that a row shares multiplies its gradient",
+        "gradients/ghost/outer_product.py",
+        "OuterProduct(self._rows, self._x / rows, self._dy)",
+        "OuterProduct(self._rows, self._x * rows, self._dy)",
+        ("tests/gradients/ghost/ghost_scales_test.py::test_a_scale_of_rows_is_what_it_is_written_out[dense]",),
+    ),
+    Mutation(
         "a system of equations of all examples keeps them apart",
         "gradients/ghost/flow_linear.py",
         "    if rank(op.inputs[1]) < 3 or rank",
