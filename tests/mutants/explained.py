@@ -22,8 +22,10 @@ EQUIVALENT: dict[str, str] = {
         "The same: the op has one input, which is its first and its last."
     ),
     "gradients/ghost/labels.py:_is_length_of:cf524a": ("The same: the shape of a loss of rank 0 has no first entry."),
+    "gradients/ghost/maps.py:_functions:f9667e": ("The same: of one place the first is the last."),
     "gradients/ghost/rules.py:_einsum:d2b318": ("The same: an index is not negative."),
     "gradients/ghost/several.py:join:519a09": ("The same: of one part the first is the last."),
+    "gradients/graph/known.py:_number:f0a6a9": ("The same: of one number the first is the last."),
     "gradients/isolated.py:_among_copies:aa7b78": ("The same: it is 0 or not a number."),
     "gradients/paths.py:_layer_of:bf349c": ("The same: of two parts the last but one is the first."),
     "gradients/proof/calls.py:module:7d4a7e": (
@@ -39,6 +41,7 @@ EQUIVALENT: dict[str, str] = {
     "gradients/proof/parts.py:_strided_slice_grad:ba2007": (
         "The same: an unknown rank raises a line later, and counts as not followed."
     ),
+    "gradients/proof/repeated.py:_repeated:78da19": ("The same: of one axis the first is the last."),
     "gradients/proof/shapes.py:_broadcast_to:b22c46": (
         "The same: the op has one output, which is its first and its last."
     ),
@@ -92,8 +95,20 @@ HARMLESS: dict[str, str] = {
     ),
     "flower/sampling.py:module:f214ef": ("Only how often it is asked whether enough clients are there."),
     "flower/sums.py:Clipper.add_up:2706c2": ("Only how many changes are clipped at a time, for memory's sake."),
+    "gradients/ghost/convolutions.py:Geometry.patches:60ee87": (
+        "Only which of two forms cuts out the windows; they are the same."
+    ),
+    "gradients/ghost/keeping.py:module:a7d4f0": (
+        "Only from which width on a pass over rows is spared; either way the numbers are the same."
+    ),
+    "gradients/ghost/plan.py:Handle._divided_rows:3de065": (
+        "Only which of two forms computes the norms where rows have one entry; they are the same."
+    ),
     "gradients/ghost/plan.py:Handle._divided_rows:c3ec5d": (
         "Only which of two forms computes the norms where rows have one or two entries; they are the same."
+    ),
+    "gradients/ghost/plan.py:keep_together:134aa6": (
+        "Only how many branches are traced; the sums are the same without it, as the function says."
     ),
     "gradients/ghost/products.py:SumOfOuterProducts.squared_norms:77dfe4": (
         "Only how much is computed at once, for memory's sake."

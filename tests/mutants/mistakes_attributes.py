@@ -8,6 +8,7 @@ _ATTRIBUTES = "tests/gradients/proof/attributes_test.py"
 _CALLERS = "tests/gradients/proof/callers_test.py"
 _MEMORY = "tests/gradients/proof/memory_test.py"
 _MEETING = f"{_ATTRIBUTES}::test_is_not_proven"
+_BY_PLACE = "tests/gradients/proof/table_test.py::test_values_by_place_are_not_taken_for_all_alike"
 _DRAWS = "tests/gradients/proof/elements_test.py"
 _RAW = "tests/optimizers/raw_gradients_test.py"
 
@@ -71,9 +72,37 @@ MISTAKES = (
     Mutation(
         "windows may go over examples",
         "gradients/proof/contractions.py",
-        "    if any(window[0] != 1 for window in windows):\n",
-        "    if False:\n",
+        "    return all(window[0] == 1 for window in windows)\n",
+        "    return True\n",
         (f"{_MEETING}[windows over examples]",),
+    ),
+    Mutation(
+        "draws of which windows join several are still independent",
+        "gradients/proof/publics.py",
+        "labels[0].is_uniform(0) and has_windows_of_one(op)",
+        "labels[0].is_uniform(0)",
+        (f"{_BY_PLACE}[pictures that were drawn, by twos]",),
+    ),
+    Mutation(
+        "all pictures are alike",
+        "gradients/proof/publics.py",
+        "labels[0].is_uniform(0) and has_windows_of_one(op)",
+        "has_windows_of_one(op)",
+        (f"{_BY_PLACE}[pictures by place]",),
+    ),
+    Mutation(
+        "axes that a sum over the batch tells are a sum of one term per example",
+        "gradients/proof/extents.py",
+        "return label if isinstance(label, Lost) else dataclasses.replace(label, exact=False)",
+        "return label",
+        ("tests/gradients/proof/proof_test.py::test_the_axes_that_sums_over_the_batch_tell_are_no_sums_over_examples",),
+    ),
+    Mutation(
+        "what was computed from a metric's state is public where the metric was made later",
+        "gradients/proof/memory.py",
+        "                        for reader in tensor.consumers():\n",
+        "                        for reader in []:\n",
+        (f"{_MEMORY}::test_what_is_computed_from_a_variable_that_turns_out_to_be_a_metric_s_is_data[what was read]",),
     ),
     Mutation(
         "several diagonals make several matrices",

@@ -7,6 +7,8 @@ from tests.mutants.mutation import Mutation
 _EVERY_USE = (
     "tests/gradients/ghost/ghost_refusal_test.py::test_what_must_hold_for_one_use_of_one_variable_is_checked_for_all"
 )
+_LOST = "tests/gradients/ghost/flow_test.py::test_rows_that_meet_are_lost"
+_CANCELS = "tests/gradients/ghost/several_test.py::test_what_cancels_within_an_example_counts_for_rounding"
 
 MISTAKES = (
     Mutation(
@@ -377,5 +379,40 @@ MISTAKES = (
         'made.once(("used", weights.ref())',
         'made.once(("used",)',
         ("tests/gradients/gradients_test.py::test_each_group_leaves_out_an_example_by_itself",),
+    ),
+    Mutation(
+        "a scale that a row shares multiplies its gradient",
+        "gradients/ghost/outer_product.py",
+        "OuterProduct(self._rows, self._x / rows, self._dy)",
+        "OuterProduct(self._rows, self._x * rows, self._dy)",
+        ("tests/gradients/ghost/ghost_scales_test.py::test_a_scale_of_rows_is_what_it_is_written_out[dense]",),
+    ),
+    Mutation(
+        "a system of equations of all examples keeps them apart",
+        "gradients/ghost/flow_linear.py",
+        "    if rank(op.inputs[1]) < 3 or rank",
+        "    if rank",
+        (f"{_LOST}[a system of all]",),
+    ),
+    Mutation(
+        "what is put beside a diagonal is part of the gradient",
+        "gradients/ghost/flow_linear.py",
+        "    if padding is not None and not graph.is_zero(op.inputs[padding]):\n",
+        "    if False:\n",
+        tuple(f"{_LOST}[{what} with something beside]" for what in ("diagonals", "a matrix of each row")),
+    ),
+    Mutation(
+        "entries that are added up by numbers are never those of examples",
+        "gradients/ghost/flow_lists.py",
+        " or label.axis < front or not front:",
+        " or not front:",
+        ("tests/gradients/ghost/flow_lists_test.py::test_what_is_put_back_in_front_of_the_examples_leaves_them_apart",),
+    ),
+    Mutation(
+        "rows that are looked up twice cancel nothing where gradients are formed",
+        "gradients/ghost/embeddings.py",
+        "return None if self._positions == 1 else cancelling.of_absolutes(self.examples())",
+        "return None",
+        (f"{_CANCELS}[looked up twice, and added]",),
     ),
 )

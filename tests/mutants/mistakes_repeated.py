@@ -175,6 +175,13 @@ MISTAKES = (
         (f"{_MAPS}::test_numbers_that_are_not_real_have_no_map",),
     ),
     Mutation(
+        "a map by positive and negative numbers cancels nothing",
+        "gradients/ghost/maps.py",
+        "_product(op, places[0], tf.abs)",
+        "_product(op, places[0], lambda other: other)",
+        (f"{_MAPS}::test_a_map_does_to_each_gradient_what_the_op_does_to_one[products]",),
+    ),
+    Mutation(
         "a sum that is rounded to whole numbers is one of its terms' whole numbers",
         "gradients/proof/walk.py",
         " and not graph.rounds(op)",

@@ -186,9 +186,14 @@ def _images(walk: Walk, op: tf.Operation, labels: Labels) -> Rows:
 
 def windows_of_one(op: tf.Operation) -> None:
     """Raises if an op on images has a window, or a step, of several examples."""
-    windows = [op.get_attr(attribute) for attribute in op.node_def.attr if attribute in _WINDOWS]
-    if any(window[0] != 1 for window in windows):
+    if not has_windows_of_one(op):
         raise Unproven("has a window over the examples of the batch", mixing=True)  # XLA has no qualms about it
+
+
+def has_windows_of_one(op: tf.Operation) -> bool:
+    """Whether an op on images looks at each of them by itself."""
+    windows = [op.get_attr(attribute) for attribute in op.node_def.attr if attribute in _WINDOWS]
+    return all(window[0] == 1 for window in windows)
 
 
 @entry("Conv2DBackpropFilter", "DepthwiseConv2dNativeBackpropFilter", "Conv3DBackpropFilterV2", sizes=[1])

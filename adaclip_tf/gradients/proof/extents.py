@@ -24,18 +24,16 @@ def label_sizes(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
     return [_size_label(walk, tensor) for tensor in op.outputs]
 
 
-def label_shapes(walk: Walk, op: tf.Operation, labels: list[Any]) -> list[Any]:
+def label_shapes(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:
     """What an extent says: of data that is followed, the number of examples at most. Of other things, anything."""
     if op.type == "BroadcastGradientArgs":  # shapes are its values
         for label in labels:
             if isinstance(label, (Lost, Summed)):
-                return [label if isinstance(label, Lost) else dataclasses.replace(label, exact=False)] * 2
+                return label if isinstance(label, Lost) else dataclasses.replace(label, exact=False)
         if not all(isinstance(label, (Public, Sizes)) for label in labels):
-            return [Lost(f"{describe(op)} is given shapes that data decides")] * 2
-    per_input = len(op.outputs) == len(op.inputs)  # as in ShapeN
+            return Lost(f"{describe(op)} is given shapes that data decides")
     unknown = [_unknown_extents(tensor, label) for tensor, label in zip(op.inputs, labels)]
-    other = next((label for label in unknown if label is not None), None)
-    return [(unknown[i] if per_input else other) or _size_label(walk, tensor) for i, tensor in enumerate(op.outputs)]
+    return [label or _size_label(walk, tensor) for label, tensor in zip(unknown, op.outputs)]  # one for each input
 
 
 def _unknown_extents(tensor: tf.Tensor, label: Any) -> Any:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import sources
-from adaclip_tf.gradients.proof.contractions import IMAGE_OPS, letters_of
+from adaclip_tf.gradients.proof.contractions import IMAGE_OPS, has_windows_of_one, letters_of
 from adaclip_tf.gradients.proof.labels import DRAWN, EVERYWHERE, Public, rank
 from adaclip_tf.gradients.proof.strided import StridedSlice
 from adaclip_tf.gradients.proof.table import Labels, public
@@ -167,9 +167,9 @@ def _public_product(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
 
 @public(*IMAGE_OPS)
 def _public_images(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
-    """Equal pictures stay equal."""
+    """Equal pictures stay equal, and independent ones independent, where no two of them meet in a window."""
     del walk
-    return Public(frozenset({0} if labels[0].is_uniform(0) else ()))
+    return Public(frozenset({0} if labels[0].is_uniform(0) and has_windows_of_one(op) else ()))
 
 
 @public("TopKV2", "TopK", "Softmax", "LogSoftmax")

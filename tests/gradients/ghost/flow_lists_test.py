@@ -68,22 +68,33 @@ def test_a_loop_that_the_gradient_stops_is_not_linear():
     assert isinstance(label_of(function), Lost)
 
 
-def test_lists_along_time_and_back():
-    def function(dy):
-        elements = tf.raw_ops.EmptyTensorList(element_shape=[3, 2], max_num_elements=-1, element_dtype=tf.float32)
-        for factor in (1.0, 2.0):
-            elements = tf.raw_ops.TensorListPushBack(input_handle=elements, tensor=factor * dy)
-        return tf.raw_ops.TensorListStack(
-            input_handle=elements, element_shape=[3, 2], element_dtype=tf.float32, num_elements=2
-        )
+def over_time(dy):
+    """[time, n, 2], from a list."""
+    elements = tf.raw_ops.EmptyTensorList(element_shape=[3, 2], max_num_elements=-1, element_dtype=tf.float32)
+    for factor in (1.0, 2.0):
+        elements = tf.raw_ops.TensorListPushBack(input_handle=elements, tensor=factor * dy)
+    return tf.raw_ops.TensorListStack(
+        input_handle=elements, element_shape=[3, 2], element_dtype=tf.float32, num_elements=2
+    )
 
-    assert label_of(function) == Inner(1)
-    back = label_of(lambda dy: tf.transpose(function(dy), [1, 0, 2]))
+
+def test_lists_along_time_and_back():
+    assert label_of(over_time) == Inner(1)
+    back = label_of(lambda dy: tf.transpose(over_time(dy), [1, 0, 2]))
     assert isinstance(back, Lead) and back.axis == 0 and back.rows == 1
-    assert isinstance(label_of(lambda dy: tf.reshape(function(dy), [-1, 2])), Lost)
+    assert isinstance(label_of(lambda dy: tf.reshape(over_time(dy), [-1, 2])), Lost)
     unknown = lambda: tf.compat.v1.placeholder(tf.int32, [3])  # noqa: E731
-    assert isinstance(label_of(lambda dy: tf.transpose(function(dy), unknown())), Lost)
-    assert isinstance(label_of(lambda dy: tf.reverse(function(dy), [1])), Lost)
+    assert isinstance(label_of(lambda dy: tf.transpose(over_time(dy), unknown())), Lost)
+    assert isinstance(label_of(lambda dy: tf.reverse(over_time(dy), [1])), Lost)
+
+
+def test_what_is_put_back_in_front_of_the_examples_leaves_them_apart():
+    """Steps go where they were taken from; entries that are numbered along time and examples at once may meet."""
+    put_back = lambda ids: label_of(lambda dy: tf.math.unsorted_segment_sum(over_time(dy), ids, 5))  # noqa: E731
+    assert put_back([4, 0]) == Inner(1)
+    assert isinstance(put_back([[4, 0, 1], [1, 1, 2]]), Lost)
+    turned = lambda dy: tf.transpose(over_time(dy), [0, 2, 1])  # noqa: E731
+    assert label_of(lambda dy: tf.math.unsorted_segment_sum(turned(dy), [[4, 0], [1, 1]], 5)) == Inner(1)
 
 
 def test_a_list_that_was_a_tensor_takes_gradients_of_the_same_layout():

@@ -30,6 +30,25 @@ def _images(seed):
     return tf.tile(tf.reshape(seed, [-1, 1, 1, 1]), [1, 3, 3, 1])
 
 
+def _matrices(seed):
+    """[batch, 3, 3]."""
+    return tf.squeeze(_images(seed), 3)
+
+
+def _identities():
+    return tf.eye(3, batch_shape=[N])
+
+
+def _diagonals(matrices, beside):
+    """Two of them, of which the lower one is shorter."""
+    return RAW.MatrixDiagPartV3(input=matrices, k=[-1, 0], padding_value=beside)
+
+
+def _as_diagonals(rows, beside):
+    numbers = {"k": 0, "num_rows": -1, "num_cols": -1}
+    return RAW.MatrixDiagV3(diagonal=rows, **numbers, padding_value=beside)
+
+
 def _normalised(dy, layout, training=True):
     numbers = {"scale": [1.0], "reserve_space_1": [0.0], "reserve_space_2": [1.0], "reserve_space_3": [0.0]}
     other = tf.ones(dy.shape)
@@ -63,13 +82,36 @@ FOLLOWED = {
         ),
         0,
     ),
+    "a slice of features behind an ellipsis": (
+        lambda seed: RAW.StridedSliceGrad(
+            shape=[N, 2], begin=[0, 0], end=[0, 1], strides=[1, 1], dy=tf.reshape(seed, [-1, 1]), ellipsis_mask=1
+        ),
+        0,
+    ),
     "gradients side by side": (lambda seed: tf.concat([_rows(seed), 2.0 * _rows(seed)], axis=1), 0),
-    "products of matrices": (lambda seed: RAW.BatchMatMulV2(x=tf.squeeze(_images(seed), 3), y=tf.ones([N, 3, 3])), 0),
+    "systems, one for each": (lambda seed: RAW.MatrixSolve(matrix=2.0 * _identities(), rhs=_matrices(seed)), 0),
+    "a triangle of each matrix": (
+        lambda seed: RAW.MatrixBandPart(input=_matrices(seed), num_lower=tf.constant(-1), num_upper=tf.constant(0)),
+        0,
+    ),
+    "diagonals of each matrix": (lambda seed: _diagonals(_matrices(seed), 0.0), 0),
+    "a matrix of each row": (lambda seed: _as_diagonals(_rows(seed), 0.0), 0),
+    "products of matrices": (lambda seed: RAW.BatchMatMulV2(x=_matrices(seed), y=tf.ones([N, 3, 3])), 0),
 }
 LOST = {
     "an axis of the examples that is contracted": lambda seed: RAW.BatchMatMulV2(
         x=_rows(seed), y=tf.ones([N, 2]), adj_x=True
     ),
+    "a system of all": lambda seed: RAW.MatrixSolve(matrix=tf.eye(N), rhs=_rows(seed)),
+    "systems along a new axis": lambda seed: RAW.MatrixTriangularSolve(
+        matrix=_identities()[tf.newaxis], rhs=_matrices(seed)
+    ),
+    "a triangle of all": lambda seed: RAW.MatrixBandPart(
+        input=_rows(seed), num_lower=tf.constant(-1), num_upper=tf.constant(0)
+    ),
+    "a diagonal of all": lambda seed: _diagonals(_rows(seed), 0.0),
+    "diagonals with something beside": lambda seed: _diagonals(_matrices(seed), 1.0),
+    "a matrix of each row with something beside": lambda seed: _as_diagonals(_rows(seed), 1.0),
     "the second operand": lambda seed: RAW.BatchMatMulV2(x=tf.ones([2, N]), y=_rows(seed)),
     "an image that is normalised": lambda seed: _normalised(tf.reshape(seed, [N, 1, 1, 1]), "NHWC"),
     "a slice of examples": _sliced,

@@ -92,6 +92,7 @@ def test_positions_of_one_example_are_added_before_the_norm(rng):
         (lambda x, w: x @ tf.transpose(w), [5], [3, 5]),  # rows run over the inputs
         (lambda x, w: tf.tensordot(x, w, [[1, 2], [0, 1]]), [4, 5], [4, 5, 3]),
         (lambda x, w: tf.reshape(x @ tf.reshape(w, [5, 6]), [-1, 2, 3]), [5], [5, 2, 3]),  # a row is a part of dy
+        (lambda x, w: x @ tf.reshape(w, [6, 1]), [6], [2, 3]),  # dy is a part of a row
         (lambda x, w: x * w, [4, 5], []),
     ],
 )

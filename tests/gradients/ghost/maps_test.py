@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from adaclip_tf.gradients import paths, proof
+from adaclip_tf.gradients.ghost import maps
 from tests.gradients.ghost.reference import Case, squared_error
 
 F = 4
@@ -54,6 +55,35 @@ SLOW = pytest.mark.slow
 def test_what_is_made_of_a_variable_has_a_handle(name, rng):
     case = _case(MADE[name], rng)
     case.check(rng.normal(size=[5, F]).astype(np.float32))
+
+
+# Linear in v [1, F], by constants c [F, F]. What they do to absolute values is a bound on what they do.
+OPS = {
+    "sums": (0, lambda v, c: tf.raw_ops.Sum(input=v, axis=[-1], keep_dims=True)),
+    "copies": (0, lambda v, c: tf.raw_ops.Tile(input=v, multiples=[2, 3])),
+    "stretches": (0, lambda v, c: tf.raw_ops.BroadcastTo(input=v, shape=[3, F])),
+    "stretches along a new axis": (0, lambda v, c: tf.raw_ops.BroadcastTo(input=v, shape=[2, 3, F])),
+    "products": (0, lambda v, c: tf.raw_ops.MatMul(a=v, b=c)),
+    "products from behind": (1, lambda v, c: tf.raw_ops.MatMul(a=c, b=v, transpose_b=True)),
+    "factors": (1, lambda v, c: tf.raw_ops.Mul(x=c, y=v)),
+    "divisors": (0, lambda v, c: tf.raw_ops.RealDiv(x=v, y=c)),
+}
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_a_map_does_to_each_gradient_what_the_op_does_to_one(name, rng):
+    place, make = OPS[name]
+    c = rng.normal(size=[F, F]).astype(np.float32)
+    gradients = rng.normal(size=[3, 1, F]).astype(np.float32)
+
+    @tf.function(autograph=False)
+    def step(v, parts):
+        function, bound = maps._functions(make(v, tf.constant(c)).op, [place])
+        return function([parts]), bound([tf.abs(parts)])
+
+    result, most = step(tf.zeros([1, F]), gradients)
+    np.testing.assert_allclose(result, [make(part, c) for part in gradients], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(most, [make(np.abs(part), np.abs(c)) for part in gradients], rtol=1e-5, atol=1e-6)
 
 
 @SLOW

@@ -251,6 +251,10 @@ CANCELLING = {
     "transposed, of a part": lambda x, w: tf.reduce_sum(_there_and_back(x[:, 1:]) @ tf.transpose(w[:, 1:]), axis=1),
     "looked up": lambda x, w: x @ w - tf.reduce_sum(_looked_up(x, w) * x[:, :, tf.newaxis], axis=1) + x @ w[::-1] * 0,
     "looked up twice": lambda x, w: tf.reduce_sum(_looked_up(x, w) - _looked_up(x, w), axis=2) * x,
+    "looked up twice, and added": lambda x, w: (
+        tf.reduce_sum(_looked_up(x, w) - _looked_up(x, w), axis=2) * x
+        + 0.0 * tf.reduce_sum(x[:, :, tf.newaxis] * w, axis=1)
+    ),
     "a convolution": lambda x, w: tf.reduce_sum(_convolved(x, tf.reshape(w, [1, 1, F, F])), axis=[1, 2]),
     "a convolution of a part": lambda x, w: tf.reduce_sum(_convolved(x[:, 1:], w[1:][tf.newaxis]), axis=[1, 2]),
 }

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.framework import function as tf1
 
 from adaclip_tf.gradients import proof
-from adaclip_tf.gradients.proof import metrics, sources
+from adaclip_tf.gradients.proof import memory, metrics, sources
 
 W = tf.Variable(np.linspace(-1.0, 1.0, 3).astype(np.float32))
 
@@ -228,8 +228,9 @@ def test_python_in_front_of_the_optimizer_is_none_whoever_calls():
         _proven(lambda x: Caller().update_state(lambda: step(x)))
 
 
-def test_what_is_computed_from_a_variable_that_turns_out_to_be_a_metric_s_is_data():
-    """Keras makes metrics while it traces a step, and what was read before may be used behind that."""
+@pytest.mark.parametrize("first", ["the metric", "what was read"])
+def test_what_is_computed_from_a_variable_that_turns_out_to_be_a_metric_s_is_data(first):
+    """Keras makes metrics while it traces a step. What was read before may be written behind that, or be already."""
     total, weight = tf.Variable(0.0), tf.Variable(1.0)
 
     class Total(tf.keras.metrics.Metric):
@@ -239,14 +240,41 @@ def test_what_is_computed_from_a_variable_that_turns_out_to_be_a_metric_s_is_dat
     def step(x, made):
         proof.prove(_loss(x))
         before = 2.0 * total + 1.0
+        if first == "what was read":
+            weight.assign(before)
         metric = Total() if made else None
         total.assign_add(tf.reduce_sum(x) if made else 1.0)
-        weight.assign(before)
+        if first == "the metric":
+            weight.assign(before)
         del metric
 
     _proven(lambda x: step(x, False))
     with pytest.raises(ValueError, match="keeps what it saw of a batch in a variable"):
         _proven(lambda x: step(x, True))
+
+
+def test_metrics_that_a_model_makes_at_work_are_found_at_once():
+    """Keras makes some while it traces a step, when all that there were have been looked for."""
+
+    class Model(tf.keras.Model):
+        def work(self):
+            found = memory.Memory()
+            assert not found.is_metric(id(W))
+            self.late = tf.keras.metrics.Mean()
+            assert self in metrics.running_models()
+            assert [metric is self.late for metric in metrics.of_running_models()] == [True]
+            return [found.is_metric(handle) for handle in metrics.handles_of([self.late])]
+
+        def work_again(self):
+            return len(list(metrics.running_models()))
+
+        def call_twice(self):
+            return self.work_again()
+
+    model = Model()
+    assert model.work() == [True, True]
+    assert model.call_twice() == 1
+    assert model not in list(metrics.running_models())
 
 
 @pytest.mark.parametrize("moved_by", ["data", "what data decides", "nothing"])

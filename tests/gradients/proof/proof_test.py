@@ -308,6 +308,21 @@ def test_a_custom_gradient_that_looks_at_the_batch_is_not_a_sum_over_examples():
     assert backwards is not None and "nothing proves" in backwards
 
 
+def test_the_axes_that_sums_over_the_batch_tell_are_no_sums_over_examples():
+    """Which classes occur once, of all that occur: numbers made of a sum, but not of one term per example."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3]), tf.TensorSpec([None], tf.int32)], autograph=False)
+    def step(x, y):
+        counts = tf.reduce_sum(tf.one_hot(y, 4, dtype=tf.int32), axis=0)
+        axes = tf.raw_ops.BroadcastGradientArgs(s0=counts, s1=tf.fill([4], 2)).r0
+        proven = proof.prove(_rows(x) + 0.0 * tf.cast(y, tf.float32))
+        assert proven.summed(counts) is None
+        for numbers in (axes, tf.cast(axes, tf.float32)):
+            assert "nothing proves" in (proven.summed(numbers) or "")
+
+    step.get_concrete_function()
+
+
 def test_advice_fits_where_examples_meet():
     def loss(x, y, scope):
         with tf.name_scope(scope):

@@ -28,6 +28,11 @@ def _images(x):
     return tf.reshape(x, [-1, 1, 1, 3])
 
 
+def _pooled(x, examples=1):
+    """The largest of windows of so many examples."""
+    return tf.nn.max_pool2d(_images(x), [examples, 1, 1, 1], [1, 1, 1, 1], "SAME")[:, 0, 0]
+
+
 def _normalised(x, training, layout="NHWC", channels=3):
     numbers = {"scale": tf.ones([channels]), "offset": tf.zeros([channels])}
     used = {} if training else {"mean": tf.zeros([channels]), "variance": tf.ones([channels])}
@@ -73,6 +78,8 @@ PROVEN = {
     "a time axis in front": lambda x, y: tf.reduce_max(tf.stack([x, 2.0 * x]), axis=0),
     "two axes reduced": lambda x, y: tf.reduce_sum(tf.stack([x, x])[:, :, tf.newaxis], axis=[0, 2]),
     "one draw for all": lambda x, y: x * tf.random.gamma([], 1.0),
+    "pictures": lambda x, y: _pooled(x),
+    "pictures that were drawn": lambda x, y: x * _pooled(tf.random.uniform(tf.shape(x))),
     "an axis by the rank": lambda x, y: tf.reduce_sum(x[:, :, tf.newaxis], axis=RAW.Rank(input=x)),
     "three factors": lambda x, y: tf.einsum("ni,ij,nj->n", x, W[:, :3], x)[:, tf.newaxis],
     "columns put back": lambda x, y: tf.transpose(tf.math.unsorted_segment_sum(tf.transpose(x), [2, 0, 2], 4)),
@@ -91,6 +98,8 @@ NOT_PROVEN_STATIC = {
     "sorted by place": lambda x, y: tf.transpose(tf.transpose(x) * tf.sort(tf.random.normal([3, 8]))),
     "codes of places": lambda x, y: x * tf.one_hot(np.arange(8), 3),
     "chosen by rows, or by place": lambda x, y: tf.compat.v1.where(y > 2, x, PLACES + tf.random.uniform([])),
+    "pictures by place": lambda x, y: x * _pooled(tf.sort(tf.random.uniform([8, 3]), axis=0)),
+    "pictures that were drawn, by twos": lambda x, y: x * _pooled(tf.random.uniform([8, 3]), 2),
     "a state that starts by place": lambda x, y: _replaced(x, tf.sort(tf.random.uniform([8, 3]), axis=0)),
 }
 NOT_PROVEN = {
@@ -103,6 +112,7 @@ REFUSED = {
     "images": lambda x, y: _normalised(_images(x), True),
     "images of channels that come first": lambda x, y: _normalised(tf.reshape(x, [-1, 3, 1, 1]), True, "NCHW"),
     "the largest example": lambda x, y: x * tf.cast(tf.argmax(x, axis=0), tf.float32),
+    "windows over examples": lambda x, y: _pooled(x, 2),
     "a diagonal of examples": lambda x, y: x * tf.linalg.diag_part(tf.stack([x, x, x]))[0, :1],
 }
 
@@ -136,6 +146,7 @@ def test_entries_that_see_several_examples(name, size):
 
 def test_a_slice_of_all_examples():
     assert _proof(lambda x, y: x[0:8], 8).unproven is None
+    assert _proof(lambda x, y: x * tf.broadcast_to(W[:1], [8, 4])[0:8, 1:], 8).unproven is None
     assert _proof(lambda x, y: x[0:8], None).unproven is not None
     assert _proof(lambda x, y: x[0 : tf.shape(x)[0] - 1], None).unproven is not None
     with pytest.raises(ValueError, match=r"another number|rows, and the loss has"):
