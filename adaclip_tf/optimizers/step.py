@@ -230,7 +230,10 @@ class PrivateStep:
         """`learn` from W = `add_noise(total)`, compiled together."""
         with fused.after(batch.weights, batch.total, self.specs):
             sums = joined.join(batch.total), batch.weight, joined.join(self._normals())
-        return self._keep(joined, records, self._fused_private_step, state, transform.without_zeros(), *sums)
+        # Without a state (a, b) are constants, and XLA divides by a constant faster: where it compiles it makes them.
+        made_there = not tf.nest.flatten(state) and fused.is_large(self.specs)
+        known = None if made_there else transform.without_zeros()
+        return self._keep(joined, records, self._fused_private_step, state, self._trained, known, *sums)
 
     def _keep(self, joined, records, release, *arguments):
         """Keeps what `release(*arguments, divisor)` makes known, g~ and the next state; counts the step."""
@@ -255,7 +258,9 @@ class PrivateStep:
         )
         return self.rule.direction(next_state, mean), next_state
 
-    def _private_step(self, state, transform, total, weight, normals, divisor):
+    def _private_step(self, state, trained, transform, total, weight, normals, divisor):
+        if transform is None:  # `trained` is traced for: no state says which variables it is of
+            transform = self.rule.transform(state, Joined(self.rule, [self._all_specs[i] for i in trained]).specs)
         transform = transform.with_zeros()
         if weight is not None:  # sum_k u_k from sum_k c_k g_k, here in one pass with all else
             total = transform.apply_to_sums(total, weight)
