@@ -40,6 +40,14 @@ class Transform(NamedTuple):
         """Whether the transform of variable `index` is a factor for all of it, a = 0 and one b."""
         return self._is_centered(index) and self.scale[index].shape.rank == 0
 
+    def without_zeros(self) -> Transform:
+        """The same with None for each a that is known to be 0: a function would not know it of its argument."""
+        return self._replace(center=[None if self._is_centered(i) else a for i, a in enumerate(self.center)])
+
+    def with_zeros(self) -> Transform:
+        """What `without_zeros` was made of."""
+        return self._replace(center=[tf.constant(0.0) if a is None else a for a in self.center])
+
     def _is_centered(self, index: int) -> bool:
         center = self.center[index]
         return center.shape.rank == 0 and tf.get_static_value(center) == 0.0

@@ -31,28 +31,11 @@ def after(weights: tf.Tensor, sums: Sequence[tf.Tensor], specs: Sequence[tf.Tens
     return tf.control_dependencies(sums if _coordinates(specs) > WAITS_FROM else [weights])
 
 
-def without_transform(compiled: Any, state: Any, trained: Any, transform: Any, *arguments: Any) -> Any:
-    """Calls what computes (a, b) itself where it gets None: that is faster than to read them, and keeps no copy."""
-    del transform
-    return compiled(state, trained, None, *arguments)
-
-
-def _call(compiled: Any, *arguments: Any) -> Any:
-    return compiled(*arguments)
-
-
-def if_large(
-    function: Callable[..., Any],
-    specs: Callable[[], Sequence[tf.TensorSpec]],
-    run: Callable[..., Any] = _call,
-) -> Callable[..., Any]:
-    """`function`, compiled where the variables `specs()`, asked at every call, have more than `FROM` coordinates.
-
-    `run(compiled, *arguments)` calls what was compiled.
-    """
+def if_large(function: Callable[..., Any], specs: Callable[[], Sequence[tf.TensorSpec]]) -> Callable[..., Any]:
+    """`function`, compiled where the variables `specs()`, asked at every call, have more than `FROM` coordinates."""
     compiled = tf.function(function, jit_compile=tf.test.is_built_with_xla(), autograph=False)
 
     def call(*arguments: Any) -> Any:
-        return run(compiled, *arguments) if is_large(specs()) else function(*arguments)
+        return compiled(*arguments) if is_large(specs()) else function(*arguments)
 
     return call

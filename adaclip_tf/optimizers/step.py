@@ -29,7 +29,7 @@ import tensorflow as tf
 from adaclip_tf import core, gradients
 from adaclip_tf.core import noise
 from adaclip_tf.gradients import proof
-from adaclip_tf.optimizers import centers, fused, past, replicas, shared_batches, unnoised
+from adaclip_tf.optimizers import fused, past, replicas, shared_batches, unnoised
 from adaclip_tf.optimizers.joined import Joined, unique_name
 from adaclip_tf.optimizers.rule_state import RuleState
 from adaclip_tf.optimizers.settings import Settings
@@ -48,9 +48,8 @@ class PrivateStep:
         )
         self._alike = replicas.Alike()
         self._met: weakref.WeakSet[PrivateStep] = weakref.WeakSet()
-        self._fused_transform = fused.if_large(self._transform, lambda: self.specs, centers.transform)
         self._fused_learn = fused.if_large(self._published_step, lambda: self.specs)
-        self._fused_private_step = fused.if_large(self._private_step, lambda: self.specs, fused.without_transform)
+        self._fused_private_step = fused.if_large(self._private_step, lambda: self.specs)
 
     # ------------------------------------------------------------------------------------------------------------
     # State.
@@ -148,7 +147,7 @@ class PrivateStep:
         self._see_microbatches(loss)
         joined = Joined(self.rule, self.specs)
         state = joined.join(self.state())
-        transform = self._fused_transform(state, self._trained)
+        transform = self.rule.transform(state, joined.specs)
         batch, records, complete = self.clip_and_accumulate(loss, variables, tape, joined.part(transform))
         if replicas.count() == 1:  # nobody to add up with: noise and what follows in one pass over the parameters
             learn = functools.partial(self._noise_and_learn, joined, state, transform, batch, records)
@@ -231,7 +230,10 @@ class PrivateStep:
         """`learn` from W = `add_noise(total)`, compiled together."""
         with fused.after(batch.weights, batch.total, self.specs):
             sums = joined.join(batch.total), batch.weight, joined.join(self._normals())
-        return self._keep(joined, records, self._fused_private_step, state, self._trained, transform, *sums)
+        # Without a state (a, b) are constants, and XLA divides by a constant faster: where it compiles it makes them.
+        made_there = not tf.nest.flatten(state) and fused.is_large(self.specs)
+        known = None if made_there else transform.without_zeros()
+        return self._keep(joined, records, self._fused_private_step, state, self._trained, known, *sums)
 
     def _keep(self, joined, records, release, *arguments):
         """Keeps what `release(*arguments, divisor)` makes known, g~ and the next state; counts the step."""
@@ -249,10 +251,6 @@ class PrivateStep:
                 self.accumulator.reset()
         return mean
 
-    def _transform(self, state, trained):
-        # `trained` is traced for: a state that is one for all variables does not say which of them it is of.
-        return self.rule.transform(state, Joined(self.rule, [self._all_specs[index] for index in trained]).specs)
-
     def _published_step(self, state, transform, noised_sum, divisor):
         """The direction of the update, g~ or what the rule makes of it, and the next state."""
         mean, next_state = core.published_step(
@@ -261,7 +259,9 @@ class PrivateStep:
         return self.rule.direction(next_state, mean), next_state
 
     def _private_step(self, state, trained, transform, total, weight, normals, divisor):
-        transform = transform or self._transform(state, trained)
+        if transform is None:  # `trained` is traced for: no state says which variables it is of
+            transform = self.rule.transform(state, Joined(self.rule, [self._all_specs[i] for i in trained]).specs)
+        transform = transform.with_zeros()
         if weight is not None:  # sum_k u_k from sum_k c_k g_k, here in one pass with all else
             total = transform.apply_to_sums(total, weight)
         return self._published_step(state, transform, core.add_noise(total, normals, self._share), divisor)

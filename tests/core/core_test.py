@@ -202,6 +202,25 @@ def test_noise_ratios_of_section_4_3_are_d(d):
 # Degenerate equivalences.
 
 
+def test_only_centers_that_are_always_zero_are_left_out():
+    """A number that stands for zeros everywhere, and neither a list with zeros in it nor a scalar that may change."""
+    changing = tf.Variable(0.0)
+
+    @tf.function
+    def known():
+        center = [tf.constant(0.0), tf.constant([0.0, 0.0]), changing.value(), tf.constant(0.5)]
+        left = core.Transform(center, [tf.constant(2.0)] * 4).without_zeros()
+        assert [a is None for a in left.center] == [True, False, False, False]
+        again = left.with_zeros()
+        assert tf.get_static_value(again.center[0]) == 0.0
+        return again
+
+    changing.assign(3.0)
+    center, scale = known()
+    np.testing.assert_array_equal(np.concatenate([np.ravel(a) for a in center]), [0.0, 0.0, 0.0, 3.0, 0.5])
+    np.testing.assert_array_equal(scale, [2.0] * 4)
+
+
 def test_fixed_clip_is_abadi(rng):
     clip, records = 0.8, [rng.normal(size=(6, *shape)) for shape in SHAPES]
     transform = core.FixedClip(clip).transform((), specs_of(SHAPES))

@@ -10,6 +10,20 @@ AUDIT_FIXED = f"{AUDIT}[fixed jacobian]"
 
 MISTAKES = (
     Mutation(
+        "centers of the state are taken for zero",
+        "core/framework.py",
+        "[None if self._is_centered(i) else a for",
+        "[None for",
+        ("tests/core/core_test.py::test_only_centers_that_are_always_zero_are_left_out",),
+    ),
+    Mutation(
+        "a center is taken for zero that may be another number later",
+        "core/framework.py",
+        "return center.shape.rank == 0 and tf.get_static_value(center) == 0.0",
+        "return center.shape.rank == 0",
+        ("tests/core/core_test.py::test_only_centers_that_are_always_zero_are_left_out",),
+    ),
+    Mutation(
         "the state learns from the un-noised sum",
         "core/framework.py",
         "    return published_step(rule, state, transform, noised_sum, noise_multiplier, divisor)\n",

@@ -54,20 +54,6 @@ MISTAKES = (
         ),
     ),
     Mutation(
-        "a center is taken for zero",
-        "optimizers/centers.py",
-        "inside.shape.rank == 0 and tf.get_static_value",
-        "inside.shape.rank is not None or tf.get_static_value",
-        ("tests/optimizers/centers_test.py::test_what_is_known_to_be_zero",),
-    ),
-    Mutation(
-        "centers of other variables are taken from the state",
-        "optimizers/centers.py",
-        "zip(traced.inputs, tf.nest.flatten(state))",
-        "zip(traced.inputs, tf.nest.flatten(state)[::-1])",
-        ("tests/optimizers/centers_test.py::test_what_stands_in_the_state_is_taken_from_there",),
-    ),
-    Mutation(
         "noised steps are not counted",
         "optimizers/step.py",
         "self.noised_steps.assign_add(1",

@@ -150,7 +150,6 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/ghost/slices.py": (*_ROWS, *_GHOST),
     "gradients/ghost/terms.py": (*_GHOST, "tests/gradients/gradients_test.py"),
     "gradients/ghost/transposed.py": (*_GHOST, "tests/gradients/ghost/several_test.py"),
-    "optimizers/centers.py": ("tests/optimizers/centers_test.py",),
     "optimizers/given.py": ("tests/optimizers/given_test.py",),
     "optimizers/fused.py": ("tests/optimizers/joined_test.py",),
     "optimizers/joined.py": ("tests/optimizers/joined_test.py",),
