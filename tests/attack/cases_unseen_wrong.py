@@ -31,6 +31,24 @@ def _reduced_where_one(x):
     return tf.reduce_sum(tf.reshape(total, [_n(x), -1, 4]), 1)
 
 
+def _flipped_for_eight(x, length):
+    """Another sign for eight examples than for seven, where as many rows as `length` says are made for each."""
+    shape = tf.concat([[_n(x)], length, [1]], 0)
+    count = tf.reduce_sum(tf.broadcast_to(tf.ones_like(x[:, None, :1]), shape), 1)
+    return tf.sign(count - 7.5)
+
+
+def _length_of_counts(x):
+    """How long a vector is whose entries are told by the number of examples, and which has as many."""
+    counts = tf.tile(tf.reshape(_n(x), [1]), tf.reshape(_n(x), [1]))
+    return x * _flipped_for_eight(x, tf.shape(counts))
+
+
+def _length_of_repeated_counts(x):
+    counts = tf.repeat(_n(x), _n(x))
+    return x * _flipped_for_eight(x, tf.shape(counts))
+
+
 def _own_number_from_the_end(x):
     return x + 0.5 * tf.gather(x, _n(x) - 1 - tf.range(_n(x)))
 
@@ -374,6 +392,8 @@ def _mean_by_avg_pool_of_channels(x):
 _MIXING = {
     "reduced_where_there_are_eight": _reduced_where_eight,
     "reduced_where_there_is_one": _reduced_where_one,
+    "length_of_counts": _length_of_counts,
+    "length_of_repeated_counts": _length_of_repeated_counts,
     "own_number_from_the_end": _own_number_from_the_end,
     "rolled_as_the_first_says": _rolled_by_data,
     "line_over_the_batch": _line_over_the_batch,
@@ -434,13 +454,18 @@ _MIXING = {
     "top_of_all_numbers": _top_of_flat,
     "batch_as_channels": _mean_by_avg_pool_of_channels,
 }
+_TOLD_BY_COUNT = {
+    *("reduced_where_there_are_eight", "reduced_where_there_is_one", "length_of_counts", "length_of_repeated_counts"),
+    *("count_in_a_byte", "over_its_own_size", "branch_by_parity", "columns_by_count", "list_resized"),
+    *("looked_up_by_count",),
+}
 for _name, _function in _MIXING.items():
 
     def _build(function=_function):
         return mlp_around(function)
 
     _build.__name__ = _name
-    case("refused", infinite=False)(_build)
+    case("refused", infinite=False, size_only=_name in _TOLD_BY_COUNT)(_build)
 
 _DRAWN = {
     "noise_in_pairs": _noise_of_pairs,

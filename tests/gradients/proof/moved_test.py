@@ -65,7 +65,7 @@ def _folded_in(n):
 
 DRAWS = {
     "a count": _moved(_up),
-    "a count that is assigned": _moved(lambda: STATE.assign(STATE + [0, 1])),
+    "a count that is assigned": _moved(lambda: STATE.assign(tf.add(STATE, [0, 1]))),
     "as Keras goes on": _next_of_keras,
     "a count, scrambled": _moved(_up, lambda seed: tf.cast(3 * seed + 7, tf.int64)),
     "a count that is folded in": _folded_in,
@@ -77,7 +77,7 @@ DRAWS = {
 VALUES = {
     "set back": _moved(lambda: STATE.assign([3, 4])),
     "set to itself": _moved(lambda: STATE.assign(tf.maximum(STATE, 1))),
-    "set to what is no more": _moved(lambda: STATE.assign(STATE + [0, 0])),
+    "set to what is no more": _moved(lambda: STATE.assign(tf.add(STATE, [0, 0]))),
     "counted up and back": _moved(lambda: (_up(), STATE.assign_sub([0, 1]))),
     "up by less than nothing": _moved(lambda: (_up(), STATE.assign_add([0, -1]))),
     "modulo a few": _moved(lambda: STATE.assign((STATE + 1) % 3)),
