@@ -20,12 +20,9 @@ _MODELS = [
         getattr(cases_everyday_text, name)
         for name in (
             "lstm_of_any_length",
-            "stacked_with_mask_of_any_length",
             "convolutions_of_any_length",
-            "mean_of_any_length",
             "tagger_with_mask_of_any_length",
             "transformer_encoder_of_any_length",
-            "small_gpt_of_any_length",
         )
     ),
 ]

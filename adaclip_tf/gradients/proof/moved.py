@@ -31,11 +31,6 @@ def moves_on(op: tf.Operation) -> bool:
     return bool(writes) and not any(map(sets_back, writes))
 
 
-def is_set_back(handle: tf.Tensor) -> bool:
-    """Whether the graph may set the state of a generator to what it was before."""
-    return any(map(sets_back, handle.consumers()))
-
-
 def sets_back(op: tf.Operation) -> bool:
     """Whether the op writes what may have been there before: all but what only counts up."""
     if op.type == "RngReadAndSkip":

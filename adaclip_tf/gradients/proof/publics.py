@@ -9,7 +9,7 @@ import tensorflow as tf
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import memory, moved, sources
 from adaclip_tf.gradients.proof.contractions import IMAGE_OPS, letters_of
-from adaclip_tf.gradients.proof.labels import DRAWN, EVERYWHERE, Public, Unproven, rank
+from adaclip_tf.gradients.proof.labels import DRAWN, EVERYWHERE, Public, rank
 from adaclip_tf.gradients.proof.strided import StridedSlice
 from adaclip_tf.gradients.proof.table import Labels, public
 from adaclip_tf.gradients.proof.walk import Walk
@@ -52,8 +52,6 @@ def _drawn(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     if op.type.startswith("Stateless") and not labels[1].moved:
         return EVERYWHERE if op.outputs[0].shape.rank == 0 else Public()
     if op.type in graph.DRAWS_OF_A_STATE:
-        if moved.is_set_back(op.inputs[0]):
-            raise Unproven("draws the same random numbers in each step, by a state that is set back", mixing=True)
         walk.memory.relies_on(memory.root(walk, op.inputs[0]))
     return DRAWN.but(moved=moved.of_many(op))
 
