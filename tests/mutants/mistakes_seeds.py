@@ -10,9 +10,6 @@ _SET_BACK = f"{_MOVED}::test_states_that_are_set_back_are_refused"
 _BEHIND = f"{_MOVED}::test_nor_may_they_be_set_back_behind_the_loss"
 _COUNTED = "tests/gradients/proof/counted_test.py::test_what_may_tell_the_number_of_examples_is_run_one_by_one"
 _TEXTS = "tests/gradients/proof/table_test.py::test_rows_for_texts_of_any_length_are_a_sum_over_examples"
-_ALONE = (
-    "tests/gradients/isolated_test.py::test_examples_draw_from_a_seed_that_moves_on_and_share_what_a_fixed_one_gives"
-)
 _SEEDS = "gradients/proof/moved.py"
 
 
@@ -90,13 +87,6 @@ MISTAKES = (
         "    found.check_states()\n",
         "",
         (f"{_SET_BACK}[set back around a function]", _BEHIND),
-    ),
-    Mutation(
-        "examples that are run alone share what a seed that is set back gives to places",
-        "gradients/isolated.py",
-        "        if not (isinstance(label, proof.Public) and label.moved):\n            return False\n",
-        "",
-        tuple(f"{_ALONE}[{static}]" for static in (False, True)),
     ),
     Mutation(
         "an axis that is 1 for eight examples is left alone",
