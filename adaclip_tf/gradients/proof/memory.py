@@ -74,7 +74,8 @@ class Memory:
 
     def relies_on(self, handle: Any) -> None:
         """Notes that random numbers come from a state, which nothing may set back: not behind the loss either."""
-        self._relied.add(handle)
+        if not self.is_watching:  # what the optimizer itself draws comes behind the loss
+            self._relied.add(handle)
 
     def check_states(self) -> None:
         for handle in self._relied & self._set_back.keys():

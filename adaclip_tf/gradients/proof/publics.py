@@ -37,10 +37,8 @@ def _alike(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
 @public("ReadVariableOp")
 def _read(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     """A seed that the step itself moves on, as Keras 3's seed generators do, gives other numbers in every step."""
-    del labels
+    del walk, labels
     is_moved = moved.moves_on(op)
-    if is_moved:
-        walk.memory.relies_on(memory.root(walk, op.inputs[0]))
     label = EVERYWHERE if op.outputs[0].shape.rank == 0 else Public()
     return label.but(moved=is_moved)
 
@@ -51,6 +49,9 @@ def _drawn(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     """Independent draws of one distribution; numbers that a fixed seed gives to places are none."""
     if op.type.startswith("Stateless") and not labels[1].moved:
         return EVERYWHERE if op.outputs[0].shape.rank == 0 else Public()
+    if op.type.startswith("Stateless"):
+        for read in filter(moved.moves_on, graph.ancestors(op.inputs[1].op)):
+            walk.memory.relies_on(memory.root(walk, read.inputs[0]))
     if op.type in graph.DRAWS_OF_A_STATE:
         walk.memory.relies_on(memory.root(walk, op.inputs[0]))
     return DRAWN.but(moved=moved.of_many(op))
