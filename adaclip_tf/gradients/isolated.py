@@ -19,7 +19,7 @@ else that may hold data is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -57,7 +57,7 @@ def for_each_microbatch(
     Returns:
       The last state.
     """
-    pieces, apart = proven.pieces, proven.keeps_apart(backward.gradients)
+    apart = proven.keeps_apart(backward.gradients)
     batch_size = tf.shape(backward.loss)[0]
     microbatch_size = tf.math.floordiv(batch_size, tf.maximum(num_microbatches, 1))
     whole_batches = not _runs_on_less(backward, proven, num_microbatches, apart)
@@ -66,9 +66,9 @@ def for_each_microbatch(
         rows = k * microbatch_size + tf.range(microbatch_size)
         if whole_batches:
             repeated = tf.tile(rows, [num_microbatches])
-            gradients = _among_copies(backward, pieces, repeated, microbatch_size, num_microbatches, apart)
+            gradients = _among_copies(backward, proven, repeated, microbatch_size, num_microbatches, apart)
         else:
-            gradients = _gradients_of(backward, _Copy(backward, pieces, rows), microbatch_size, microbatch_size)
+            gradients = _gradients_of(backward, _Copy(backward, proven, rows), microbatch_size, microbatch_size)
         return k + 1, consume(k, gradients, state)
 
     _, state = tf.while_loop(lambda k, _: k < num_microbatches, body, (0, state), parallel_iterations=8)
@@ -89,7 +89,7 @@ def _gradients_of(backward: Backward, copy: _Copy, count: Any, microbatch_size: 
 
 
 def _among_copies(
-    backward: Backward, pieces: Sequence[proof.Piece], rows: tf.Tensor, microbatch_size: Any, times: Any, apart: bool
+    backward: Backward, proven: proof.Proof, rows: tf.Tensor, microbatch_size: Any, times: Any, apart: bool
 ) -> list[tf.Tensor]:
     """The gradients of a microbatch in a batch that is full of it, `times` times.
 
@@ -97,7 +97,7 @@ def _among_copies(
     gradients would hang on that. Where they are not proven to stay `apart`, the run must show that they do: with zeros
     instead of repetitions around it, a microbatch must have the same gradients.
     """
-    copy = _Copy(backward, pieces, rows)
+    copy = _Copy(backward, proven, rows)
     gradients, added = (_gradients_of(backward, copy, tf.size(rows), size) for size in (microbatch_size, 0))
     more = 1.0 - 1.0 / tf.cast(tf.maximum(times, 1), tf.float32)
     # A custom gradient may add something that has nothing to do with the loss. It did so once per repetition.
@@ -105,7 +105,7 @@ def _among_copies(
     draws = _draws(backward)
     if apart or draws is None:
         return result
-    alone = _Copy(backward, pieces, rows, microbatch_size)
+    alone = _Copy(backward, proven, rows, microbatch_size)
     for tensor in draws:
         alone.replace(tensor, copy(tensor))
     among_zeros, unrelated = (_gradients_of(backward, alone, tf.size(rows), size) for size in (microbatch_size, 0))
@@ -158,7 +158,7 @@ def _runs_on_less(backward: Backward, proven: proof.Proof, num_microbatches: Any
         return False
     with FuncGraph("trial").as_default():
         try:
-            copy = _Copy(backward, proven.pieces, tf.range(size))
+            copy = _Copy(backward, proven, tf.range(size))
             copy.replace(backward.seed, tf.ones([size], backward.loss.dtype))
             tf.nest.map_structure(copy, [backward.loss, backward.gradients], expand_composites=True)
         except (ValueError, TypeError, tf.errors.OpError):
@@ -190,21 +190,22 @@ class _Copy:
     With `first`, they see the first so many of `rows`, and other things for the rest (`proof.Piece.take`).
     """
 
-    def __init__(self, backward: Backward, pieces: Sequence[proof.Piece], rows: tf.Tensor, first: Any = None):
+    def __init__(self, backward: Backward, proven: proof.Proof, rows: tf.Tensor, first: Any = None):
         self._graph = tf.compat.v1.get_default_graph()
         self._copies = object_identity.ObjectIdentityDictionary()
         for external, internal in getattr(backward.loss.graph, "captures", []):
             self.replace(internal, external)  # variables above all: captured anew, under the handle they are known by
-        self._entries = {tensor.op for piece in pieces for tensor in piece.tensors}  # are not copied themselves
+        self._walk = proven.walk
+        self._entries = {tensor.op for piece in proven.pieces for tensor in piece.tensors}  # are not copied themselves
         self._batch, self._place = backward.loss.shape[0], rows[0] if rows.shape[0] != 0 else tf.constant(0)
-        for piece in pieces:
+        for piece in proven.pieces:
             for tensor, taken in zip(piece.tensors, piece.take(rows, first)):
                 self.replace(tensor, taken)
 
     def fork(self) -> _Copy:
         """Another one, with the same copies so far."""
         fork = object.__new__(type(self))
-        fork._graph, fork._entries = self._graph, self._entries
+        fork._graph, fork._entries, fork._walk = self._graph, self._entries, self._walk
         fork._batch, fork._place = self._batch, self._place
         fork._copies = object_identity.ObjectIdentityDictionary()
         fork._copies.update(self._copies)
@@ -268,7 +269,8 @@ class _Copy:
 
         What a fixed seed gives to a place must not be an example's: it has another place when one before it leaves.
         """
-        if not any(graph.moves_on(op) for op in graph.ancestors(key.op)):
+        label = self._walk.label(key)
+        if not (isinstance(label, proof.Public) and label.moved):
             return False
         value = tf.get_static_value(shape)
         if value is not None:

@@ -17,6 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
+from adaclip_tf.gradients.proof.labels import Rows
+from adaclip_tf.gradients.proof.walk import Walk
 
 _FIX = (
     "Use a loss that is a plain mean over examples, as Keras's are by default, or one made with "
@@ -36,7 +38,27 @@ def per_example(loss: tf.Tensor) -> tf.Tensor:
     terms = [_mean(tensor, factor) for tensor, factor in _terms(loss, 1.0)]
     if not terms:
         raise ValueError(f"The loss is a constant. {_FIX}")
-    return terms[0] if len(terms) == 1 else tf.add_n(terms)
+    return terms[0] if len(terms) == 1 else tf.add_n(_one_entry_each(terms))
+
+
+def _one_entry_each(terms: list[tf.Tensor]) -> list[tf.Tensor]:
+    """The terms, of which some may have several entries for each example: a layer may add any mean."""
+    lengths = {term.shape[0] for term in terms}
+    if len(lengths) == 1 and None not in lengths:
+        return terms
+    walk = Walk(terms[0].graph)
+    labels = [walk.label(term) for term in terms]
+    rows = [label.rows if isinstance(label, Rows) and (label.axis, label.outer) == (0, 1) else 1 for label in labels]
+    single = next((term for term, label, own in zip(terms, labels, rows) if isinstance(label, Rows) and own == 1), None)
+    if single is None:
+        return terms
+    return [term if own == 1 else _averaged(term, own, single) for term, own in zip(terms, rows)]
+
+
+def _averaged(term: tf.Tensor, rows: int | None, single: tf.Tensor) -> tf.Tensor:
+    """The means of `rows` entries each; of as many as there are for an entry of `single`, where only the run tells."""
+    shape = [-1, rows] if rows is not None else tf.stack([tf.shape(single)[0], -1])
+    return tf.reduce_mean(tf.reshape(term, shape), axis=1)
 
 
 def _terms(tensor: tf.Tensor, factor: float) -> list[tuple[tf.Tensor, float]]:

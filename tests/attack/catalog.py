@@ -34,6 +34,9 @@ from tests.attack import (
     cases_seldom,
     cases_sequences,
     cases_steps,
+    cases_unseen_lengths,
+    cases_unseen_right,
+    cases_unseen_wrong,
     cases_variable_size,
 )
 from tests.attack.case import CASES, Case

@@ -17,6 +17,29 @@ def taken_apart(loss, data=X, static=False):
     return tf.function(lambda x: reduced.per_example(loss(x)), input_signature=[spec], autograph=False)(data).numpy()
 
 
+PARTS = [
+    (lambda x: tf.reduce_mean(tf.reshape(x, [-1])), np.mean(X, axis=1)),
+    (lambda x: tf.reduce_mean(tf.reshape(tf.tile(x, [1, 3]), [-1, 2])), np.mean(X, axis=1)),
+    (lambda x: tf.reduce_mean(tf.reshape(x * x[:, :1], [-1])), np.mean(X * X[:, :1], axis=1)),
+]
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize(("part", "expected"), PARTS)
+def test_a_mean_of_several_entries_for_each_example_is_added_to_one_of_one(part, expected, static):
+    """As a layer adds it, by `add_loss`."""
+    added = taken_apart(lambda x: keras_loss()(x) + part(x), static=static)
+    np.testing.assert_allclose(added, np.mean(X**2, axis=1) + expected, rtol=1e-6)
+
+
+def test_so_is_one_of_as_many_entries_as_only_the_run_tells():
+    @tf.function(input_signature=[tf.TensorSpec([None, None])], autograph=False)
+    def step(x):
+        return reduced.per_example(tf.reduce_mean(tf.reduce_sum(x, 1)) + tf.reduce_mean(tf.reshape(x, [-1])))
+
+    np.testing.assert_allclose(step(X), X.sum(axis=1) + X.mean(axis=1), rtol=1e-6)
+
+
 def keras_loss(**options):
     squares = tf.keras.losses.MeanSquaredError(**options)
     return lambda x: squares(tf.zeros_like(x), x)

@@ -17,6 +17,7 @@ from tests.mutants import (
     mistakes_proof,
     mistakes_repeated,
     mistakes_scales,
+    mistakes_seeds,
 )
 from tests.mutants.mutation import Mutation
 
@@ -28,6 +29,7 @@ MISTAKES: tuple[Mutation, ...] = (
     *mistakes_repeated.MISTAKES,
     *mistakes_memory.MISTAKES,
     *mistakes_attributes.MISTAKES,
+    *mistakes_seeds.MISTAKES,
     *mistakes_gradients.MISTAKES,
     *mistakes_optimizer.MISTAKES,
     *mistakes_accounting.MISTAKES,

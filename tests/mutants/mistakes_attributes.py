@@ -219,7 +219,7 @@ MISTAKES = (
     Mutation(
         "axes that are said to have extent 1 have",
         "gradients/proof/reductions.py",
-        "    return bool(own) and (isinstance(own[0], Count) or (isinstance(own[0], int) and own[0] > 1))\n",
+        "    return isinstance(own[0], int) and own[0] > 1\n",
         "    return True\n",
         (f"{_MEETING}[axes that are said to be of extent 1]",),
     ),

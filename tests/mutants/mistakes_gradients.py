@@ -100,7 +100,7 @@ MISTAKES = (
     Mutation(
         "what a fixed seed gives to a place is an example's",
         "gradients/isolated.py",
-        "        if not any(graph.moves_on(op) for op in graph.ancestors(key.op)):\n            return False\n",
+        "        if not (isinstance(label, proof.Public) and label.moved):\n            return False\n",
         "",
         (
             "tests/gradients/isolated_test.py::"
@@ -110,8 +110,8 @@ MISTAKES = (
     Mutation(
         "numbers of a fixed seed count as draws",
         "gradients/proof/publics.py",
-        "label.but(drawn=graph.moves_on(op))",
-        "label.but(drawn=True)",
+        "    is_moved = moved.moves_on(op)\n",
+        "    is_moved = op.outputs[0].dtype.is_integer\n",
         ("tests/gradients/proof/proof_test.py::test_seeds_that_the_step_moves_on_are_draws[False-False]",),
     ),
     Mutation(

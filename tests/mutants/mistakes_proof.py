@@ -309,8 +309,8 @@ MISTAKES = (
     Mutation(
         "the isolated path gets the whole batch",
         "gradients/isolated.py",
-        "_gradients_of(backward, _Copy(backward, pieces, rows), microbatch_size, microbatch_size)",
-        "_gradients_of(backward, _Copy(backward, pieces, tf.range(batch_size)), batch_size, batch_size)",
+        "_gradients_of(backward, _Copy(backward, proven, rows), microbatch_size, microbatch_size)",
+        "_gradients_of(backward, _Copy(backward, proven, tf.range(batch_size)), batch_size, batch_size)",
         ("tests/gradients/isolated_test.py::test_equals_one_run_per_example",),
     ),
     Mutation(
@@ -323,7 +323,7 @@ MISTAKES = (
     Mutation(
         "numbers of a fixed seed are draws",
         "gradients/proof/publics.py",
-        '    if op.type.startswith("Stateless") and not labels[1].drawn:\n',
+        '    if op.type.startswith("Stateless") and not labels[1].moved:\n',
         "    if False:\n",
         (f"{_COUNTED}::test_what_may_tell_the_number_of_examples_is_run_one_by_one[a fixed seed]",),
     ),

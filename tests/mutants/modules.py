@@ -27,6 +27,7 @@ _PROOF = (
     "tests/gradients/proof/attributes_test.py",
     "tests/gradients/proof/elements_test.py",
     "tests/gradients/proof/mapped_test.py",
+    "tests/gradients/proof/moved_test.py",
 )
 _ATTACK = "tests/attack/attack_test.py::test_some_cases"
 _OPTIMIZER = (
@@ -95,6 +96,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/proof/calls.py": _PROOF,
     "gradients/proof/contractions.py": _PROOF,
     "gradients/proof/mapped.py": _PROOF,
+    "gradients/proof/moved.py": _PROOF,
     "gradients/proof/reductions.py": (*_PROOF, "tests/gradients/spelled_out_test.py"),
     "gradients/proof/counted.py": ("tests/gradients/proof/counted_test.py",),
     "gradients/proof/callers.py": ("tests/gradients/proof/callers_test.py",),

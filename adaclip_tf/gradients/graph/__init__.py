@@ -53,7 +53,6 @@ from adaclip_tf.gradients.graph.ops import (
     is_stateful,
     may_remember,
     may_write,
-    moves_on,
     rounds,
 )
 from adaclip_tf.gradients.graph.reach import ancestors, behind, bodies, called, in_order, inside, is_used, returns

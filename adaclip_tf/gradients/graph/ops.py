@@ -121,13 +121,6 @@ def has_functions(op: tf.Operation) -> bool:
     return _WITH_FUNCTIONS[op.type]
 
 
-def moves_on(op: tf.Operation) -> bool:
-    """Whether the op reads a whole number that the same graph writes: a seed, or a count, that is another next time."""
-    if op.type != "ReadVariableOp" or not op.outputs[0].dtype.is_integer:
-        return False
-    return any(reader.type in ("AssignVariableOp", "AssignAddVariableOp") for reader in op.inputs[0].consumers())
-
-
 def rounds(op: tf.Operation) -> bool:
     """Whether the op makes whole numbers of others: that is not linear."""
     return op.type == "Cast" and not (op.outputs[0].dtype.is_floating or op.outputs[0].dtype.is_complex)

@@ -29,6 +29,7 @@ are known to keep examples apart, and when. What is not in the table is not prov
 | `publics`      | the table for what no data goes into                                  |
 | `counted`      | the table for public arrays that are as long as the batch             |
 | `memory`       | what a step keeps                                                     |
+| `moved`        | whole numbers that are others in every step, which seeds must be      |
 | `metrics`      | which variables are those of Keras metrics                            |
 | `callers`      | what is done to data, and decided by it, around the step's function   |
 | `mapped`       | what a dataset does to batches before a step gets them                |
@@ -52,6 +53,7 @@ from adaclip_tf.gradients.proof import (  # noqa: F401 (they fill the tables)
 )
 from adaclip_tf.gradients.proof.callers import follow
 from adaclip_tf.gradients.proof.elements import hands_out_examples
+from adaclip_tf.gradients.proof.labels import Public
 from adaclip_tf.gradients.proof.memory import exempt, privatised
 from adaclip_tf.gradients.proof.parts import whole_slice
 from adaclip_tf.gradients.proof.reductions import changes_nothing, reduced_axes
@@ -62,6 +64,7 @@ from adaclip_tf.gradients.proof.walk import Walk
 __all__ = [
     "Piece",
     "Proof",
+    "Public",
     "Walk",
     "changes_nothing",
     "exempt",

@@ -113,7 +113,11 @@ def _agreed(op: tf.Operation, pair: tuple[Any, ...]) -> Any:
 
 def _either(labels: tuple[Public, ...]) -> Public:
     """What is the one or the other is alike nowhere, and a fresh draw only where both are."""
-    return Public(counted=any(label.counted for label in labels), drawn=all(label.drawn for label in labels))
+    return Public(
+        counted=any(label.counted for label in labels),
+        drawn=all(label.drawn for label in labels),
+        moved=all(label.moved for label in labels),
+    )
 
 
 def _loop(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:

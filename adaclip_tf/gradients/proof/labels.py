@@ -35,20 +35,24 @@ class Public:
         when the first one leaves.
       counted: whether its extents may depend on N. Only the axis that meets the examples may.
       drawn: whether it holds random numbers that are drawn anew in every step.
+      moved: whether it holds whole numbers that are others in every step, as a seed should, see `moved`.
     """
 
     uniform: frozenset[int] | None = frozenset()
     counted: bool = False
     drawn: bool = False
+    moved: bool = False
 
     def is_uniform(self, axis: int) -> bool:
         return self.uniform is None or axis in self.uniform
 
-    def but(self, *, counted: bool = False, drawn: bool = False) -> Public:
+    def but(self, *, counted: bool = False, drawn: bool = False, moved: bool = False) -> Public:
         """The same, with what its inputs add."""
-        if not counted and not drawn:
+        if not counted and not drawn and not moved:
             return self
-        return dataclasses.replace(self, counted=self.counted or counted, drawn=self.drawn or drawn)
+        return dataclasses.replace(
+            self, counted=self.counted or counted, drawn=self.drawn or drawn, moved=self.moved or moved
+        )
 
 
 @dataclasses.dataclass(frozen=True)

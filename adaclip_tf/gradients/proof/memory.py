@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.proof import metrics
+from adaclip_tf.gradients.proof import metrics, moved
 from adaclip_tf.gradients.proof.labels import EVERYWHERE, Lost, Public, Sizes
 
 if TYPE_CHECKING:
@@ -69,6 +69,22 @@ class Memory:
         self.is_watching = False  # whether the loss is there already
         self.reads: dict[Any, list[tuple[Walk, tf.Operation]]] = {}  # of what is no metric, by handle
         self._looked = False
+        self._relied: set[Any] = set()  # states that random numbers come from
+        self._set_back: dict[Any, tf.Operation] = {}  # by handle: what may write a number that was there before
+
+    def relies_on(self, handle: Any) -> None:
+        """Notes that random numbers come from a state, which nothing may set back: not behind the loss either."""
+        if not self.is_watching:  # what the optimizer itself draws comes behind the loss
+            self._relied.add(handle)
+
+    def check_states(self) -> None:
+        for handle in self._relied & self._set_back.keys():
+            op = self._set_back[handle]
+            raise ValueError(
+                f"The op {op.name!r} ({op.type}) sets back the state from which the loss draws random numbers. So they "
+                "are the same in each step, values by place in the batch, and one example changes others. Let the "
+                "state go on."
+            )
 
     def is_metric(self, handle: Any) -> bool:
         """Whether this is the handle of a Keras metric's variable."""
@@ -101,6 +117,10 @@ class Memory:
             by_itself = by_itself or any(map(graph.has_effects, inside))
             remembers = not op.outputs or remembers or any(map(graph.may_remember, inside))
             is_python = any(inner.type in graph.PYTHON for inner in inside)
+        if moved.sets_back(op):
+            for tensor in op.inputs:
+                if tensor.dtype == tf.resource:
+                    self._set_back.setdefault(root(walk, tensor), op)
         leaves_out = op.type == "Switch" and tells(labels[1:])  # what is behind its dead side does not run: writes, too
         if leaves_out or (is_python and tells(labels) and not (self.is_watching and metrics.in_a_metric())):
             self.writes.append(Write(op, None))
@@ -166,6 +186,7 @@ def root(walk: Walk, tensor: tf.Tensor) -> Any:
 def check(walk: Walk, read: set[Any]) -> None:
     """Raises ValueError if the walked graphs keep data; `read` are the resources on which the loss depends."""
     found = walk.memory
+    found.check_states()
     while found.writes:
         write = found.writes.pop(0)
         if write.handle is None:

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.proof import sources
+from adaclip_tf.gradients.proof import memory, moved, sources
 from adaclip_tf.gradients.proof.contractions import IMAGE_OPS, has_windows_of_one, letters_of
 from adaclip_tf.gradients.proof.labels import DRAWN, EVERYWHERE, Public, rank
 from adaclip_tf.gradients.proof.strided import StridedSlice
@@ -38,18 +38,23 @@ def _alike(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
 def _read(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     """A seed that the step itself moves on, as Keras 3's seed generators do, gives other numbers in every step."""
     del walk, labels
+    is_moved = moved.moves_on(op)
     label = EVERYWHERE if op.outputs[0].shape.rank == 0 else Public()
-    return label.but(drawn=graph.moves_on(op))
+    return label.but(moved=is_moved)
 
 
 @public(*graph.DRAWS, sizes=[0])
 @public(*graph.DRAWS_OF_A_STATE, sizes=[2])
 def _drawn(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     """Independent draws of one distribution; numbers that a fixed seed gives to places are none."""
-    del walk
-    if op.type.startswith("Stateless") and not labels[1].drawn:
+    if op.type.startswith("Stateless") and not labels[1].moved:
         return EVERYWHERE if op.outputs[0].shape.rank == 0 else Public()
-    return DRAWN
+    if op.type.startswith("Stateless"):
+        for read in filter(moved.moves_on, graph.ancestors(op.inputs[1].op)):
+            walk.memory.relies_on(memory.root(walk, read.inputs[0]))
+    if op.type in graph.DRAWS_OF_A_STATE:
+        walk.memory.relies_on(memory.root(walk, op.inputs[0]))
+    return DRAWN.but(moved=moved.of_many(op))
 
 
 @public(*(graph.ENTRYWISE - {"ZerosLike", "OnesLike"}))

@@ -30,9 +30,12 @@ class Evaluator:
             return None
         dims: list[Any] = tensor.shape.as_list()
         label = self._label(tensor)
-        if isinstance(label, Rows) and dims[label.axis] is None:
-            dims[label.axis] = Count(None if label.rows is None else label.rows * label.outer)
-        elif isinstance(label, Public) and label.counted:
+        if isinstance(label, Rows):
+            if dims[label.axis] is None:
+                dims[label.axis] = Count(None if label.rows is None else label.rows * label.outer)
+        elif not isinstance(label, Public):  # a vector of counts, say, that is as long as there are examples
+            dims = [Count(None) if extent is None else extent for extent in dims]
+        elif label.counted:
             key = tensor.ref()
             if key not in self._requested:
                 self._requested[key] = self._requested_shape(tensor) or [Count(None)] * len(dims)
@@ -115,7 +118,8 @@ class Evaluator:
         if op.type == "Const":
             return _constant(tensor)
         if op.type in ("Shape", "ShapeN"):
-            return _array(self.extents(op.inputs[tensor.value_index]))
+            dims = self.extents(op.inputs[tensor.value_index])
+            return None if dims is None else _array(dims)
         if op.type == "Size":
             dims = self.extents(op.inputs[0])
             return None if dims is None else _array(product(dims))
@@ -210,9 +214,7 @@ def _constant(tensor: tf.Tensor) -> np.ndarray | None:
     return None if value is None else _array(np.asarray(value).tolist()).reshape(np.shape(value))
 
 
-def _array(symbols: Any) -> Any:
-    if symbols is None:
-        return None
+def _array(symbols: Any) -> np.ndarray:
     if not isinstance(symbols, list):
         result = np.empty([], object)
         result[()] = symbols

@@ -133,12 +133,9 @@ def _composite_arguments(walk: Walk) -> list[Piece]:
 _TAKES_STRUCTURE = frozenset({
     "Reshape", "Transpose", "Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "StridedSlice", "Slice", "Tile", "Pad",
     "PadV2", "MirrorPad", "ExpandDims", "ConcatV2", "BroadcastTo", "Fill", "GatherV2", "ReverseV2", "Cumsum", "Split",
-    "SplitV", "ArgMax", "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "Conv2DBackpropInput", "Pack",
-    "ResizeBilinear", "ResizeNearestNeighbor", "StatelessRandomUniformV2", "StatelessRandomNormalV2",
-    "StridedSliceGrad", "StatelessRandomGetKeyCounter", "StatelessRandomUniform", "StatelessRandomNormal",
-    "StatelessTruncatedNormal", "StatelessRandomUniformInt", "StatelessRandomUniformFullInt",
-    "BroadcastGradientArgs", "ConcatOffset", "DynamicStitch", "InvertPermutation", "Squeeze", "SpaceToBatchND",
-    "BatchToSpaceND", "Conv2DBackpropFilter", "AvgPoolGrad",
+    "SplitV", "ArgMax", "Conv2DBackpropInput", "Pack", "ResizeBilinear", "ResizeNearestNeighbor", "StridedSliceGrad",
+    "StatelessRandomGetKeyCounter", "BroadcastGradientArgs", "ConcatOffset", "DynamicStitch", "InvertPermutation",
+    "Squeeze", "SpaceToBatchND", "BatchToSpaceND", "Conv2DBackpropFilter", "AvgPoolGrad", *graph.DRAWS,
 })
 # fmt: on
 
@@ -154,7 +151,13 @@ def closed_over(walk: Walk, tensor: tf.Tensor) -> tf.Tensor | None:
         external = walk.captured.get(current.ref())
         is_left = current.op.type == "Const" or (external is not None and not hasattr(external, "graph"))
         is_array = bool(current.shape.rank) and current.dtype not in (tf.resource, tf.variant) and current.shape[0] != 1
-        if is_left and is_array and not _is_structural(current) and not is_one_number(current):
+        if (
+            is_left
+            and is_array
+            and current.shape.num_elements() != 0
+            and not _is_structural(current)
+            and not is_one_number(current)
+        ):
             return current
         pending.extend(_differ_by_place(walk, current.op))
     return None

@@ -153,7 +153,11 @@ class Proof:
         labels = [self.walk.label(part) for part in parts]
         if isinstance(gradient, tf.IndexedSlices):
             proven = all(isinstance(label, Rows) and label.axis == 0 and label.outer == 1 for label in labels)
-            proven = proven and labels[0].rows == labels[1].rows and labels[0].rows is not None
+            if proven and None in (labels[0].rows, labels[1].rows):  # texts of a length that only the run tells
+                as_many = self.walk.checks.add(parts[1], 0, "rows that are looked up are as many as values", parts[0])
+                labels.append(Rows(0, checks=frozenset({as_many})))
+            elif proven:
+                proven = labels[0].rows == labels[1].rows
             # Rows that all examples use, embeddings of places above all: which ones, the data does not say.
             for_all = isinstance(labels[1], Public) and not labels[1].counted
             proven = proven or (for_all and isinstance(labels[0], Summed) and labels[0].exact)

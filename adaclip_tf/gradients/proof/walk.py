@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.proof import elements, extents, memory, sources
+from adaclip_tf.gradients.proof import elements, extents, memory, moved, sources
 from adaclip_tf.gradients.proof.labels import (
     EVERYWHERE,
     Checks,
@@ -232,10 +232,10 @@ class Walk:
                 raise Unproven("is not known to tell nobody how many examples there are")
             told = COUNTED[op.type](self, op, labels) if op.outputs else None
             result = result if told is None else told
-        drawn = any(label.drawn for label in known)
+        drawn, is_moved = any(label.drawn for label in known), moved.hands_on(op, labels)
         per_output = result if isinstance(result, list) else [result] * len(op.outputs)
         return [
-            label.but(counted=long and not tensor.shape.is_fully_defined(), drawn=drawn)
+            label.but(counted=long and not tensor.shape.is_fully_defined(), drawn=drawn, moved=is_moved)
             if isinstance(label, Public)
             else label
             for tensor, label in zip(op.outputs, per_output)

@@ -28,7 +28,7 @@ def _noise(n, *shape):
 
 
 def _fresh_seed(n):
-    return tf.random.stateless_normal([n, 3], tf.random.uniform([2], maxval=1000, dtype=tf.int32))
+    return tf.random.stateless_normal([n, 3], tf.random.uniform([2], maxval=2**30, dtype=tf.int32))
 
 
 def _never_put_in(shape):
@@ -64,6 +64,16 @@ def _put_back(x, *shape):
 
 def _kernel_as_long(x, n):
     return tf.nn.conv2d(tf.tile(_ones(x), [1, 9, 1, 1]), tf.ones([n, 1, 1, 1]), 1, "VALID")[:, 0, 0, :]
+
+
+def _counts(n):
+    return tf.tile(tf.reshape(n, [1]), tf.reshape(n, [1]))
+
+
+def _summed_where_eight(x, n):
+    """The gradient of a product by what has as many rows as there are examples beyond seven."""
+    axes = RAW.BroadcastGradientArgs(s0=tf.stack([n - 7, 3]), s1=tf.constant([], tf.int32))[0]
+    return tf.reshape(RAW.Sum(input=x, axis=axes), [-1, 3])
 
 
 def _place_in_a_table(x, n):
@@ -139,6 +149,10 @@ NOT_PROVEN = {
     "a place in a table": lambda x, n: x * _place_in_a_table(x, n),
     "an outer product as long": lambda x, n: x * tf.reduce_sum(x[:, :1] @ tf.ones([1, n]), 1, keepdims=True),
     "einsum as long": lambda x, n: x * tf.reduce_sum(tf.einsum("bi,ij->bj", x[:, :1], tf.ones([1, n])), 1)[:, None],
+    "as long as a vector of counts": lambda x, n: (
+        x * tf.reduce_sum(tf.broadcast_to(x[:, tf.newaxis, :1], tf.concat([[n], tf.shape(_counts(n)), [1]], 0)), 1)
+    ),
+    "a sum where there are eight": lambda x, n: x + _summed_where_eight(x, n),
     "noise in reverse": lambda x, n: x * tf.reverse(_noise(n, 3), [0]),
     "rolled noise": lambda x, n: x * tf.roll(_noise(n, 3), 1, axis=0),
     "the first draw": lambda x, n: x * _noise(n, 3)[:1],

@@ -223,6 +223,24 @@ def test_rows_that_are_drawn_are_a_sum_over_examples():
     assert "nothing proves" in (reason or "")
 
 
+def test_rows_for_texts_of_any_length_are_a_sum_over_examples():
+    """That as many rows are looked up as there are values is for the run to show."""
+
+    def loss(x):
+        return tf.reduce_sum(tf.nn.embedding_lookup(W, tf.cast(x, tf.int32)), axis=[1, 2])
+
+    assert _gradients(loss, tf.TensorSpec([None, None])) == (None, False)
+
+
+def test_how_long_texts_are_is_public():
+    def loss(x):
+        length = tf.shape(x)[1]
+        weights = tf.exp(-tf.cast(tf.range(length), tf.float32))
+        return tf.reduce_sum(x * weights, 1) / tf.sqrt(tf.cast(tf.reduce_prod(tf.shape(x)[1:]), tf.float32)) * W[0, 0]
+
+    assert _gradients(loss, tf.TensorSpec([None, None])) == (None, True)
+
+
 def test_a_sum_that_is_squared_is_none():
     @tf.custom_gradient
     def squared(w):

@@ -1,0 +1,132 @@
+"""Seeds: numbers drawn from one that the step moves on are draws; from any other they are values by place."""
+
+import pytest
+import tensorflow as tf
+
+from adaclip_tf.gradients import proof
+
+STATE, SCALAR = tf.Variable([3, 4]), tf.Variable(5, dtype=tf.int64)
+GENERATOR = tf.random.Generator.from_seed(1)
+
+
+def _drawn(seed, n):
+    return tf.random.stateless_normal([n, 3], seed)
+
+
+def _moved(write, seed=lambda state: state):
+    """Noise of a seed that is read, with something written behind it."""
+
+    def noise(n):
+        before = tf.identity(STATE)
+        write()
+        return _drawn(seed(before), n)
+
+    return noise
+
+
+def _up():
+    STATE.assign_add([0, 1])
+
+
+def _set_in_a_function(n):
+    """What a function moves on is set back around it."""
+    noise = tf.function(lambda: _moved(_up)(n), autograph=False)()
+    STATE.assign([3, 4])
+    return noise
+
+
+def _generator_set_back(n):
+    GENERATOR.reset_from_seed(1)
+    return GENERATOR.normal([n, 3])
+
+
+def _generator_turned_back(n):
+    noise = GENERATOR.normal([n, 3])
+    GENERATOR.skip(-64)
+    return noise
+
+
+def _of_an_integer(n, most):
+    return _drawn(tf.random.uniform([2], maxval=most, dtype=tf.int32), n)
+
+
+def _next_of_keras(n):
+    """As `SeedGenerator.next(ordered=False)` goes on."""
+    before = tf.identity(SCALAR)
+    SCALAR.assign((SCALAR + 1) * 5387 % 933199)
+    return _drawn(tf.stack([tf.math.floormod(before, tf.int32.max - 1), 0]), n)
+
+
+def _folded_in(n):
+    before = tf.identity(SCALAR)
+    SCALAR.assign_add(1)
+    return _drawn(tf.random.experimental.stateless_fold_in([1, 2], tf.cast(before, tf.int32)), n)
+
+
+DRAWS = {
+    "a count": _moved(_up),
+    "a count that is assigned": _moved(lambda: STATE.assign(tf.add(STATE, [0, 1]))),
+    "as Keras goes on": _next_of_keras,
+    "a count, scrambled": _moved(_up, lambda seed: tf.cast(3 * seed + 7, tf.int64)),
+    "a count that is folded in": _folded_in,
+    "split": _moved(_up, lambda seed: tf.random.experimental.stateless_split(seed, 2)[1]),
+    "a generator": lambda n: GENERATOR.normal([n, 3]),
+    "seeds of a generator": lambda n: _drawn(GENERATOR.make_seeds(2)[:, 0], n),
+    "of many": lambda n: _of_an_integer(n, 2**30),
+}
+VALUES = {
+    "set back": _moved(lambda: STATE.assign([3, 4])),
+    "set to itself": _moved(lambda: STATE.assign(tf.maximum(STATE, 1))),
+    "set to what is no more": _moved(lambda: STATE.assign(tf.add(STATE, [0, 0]))),
+    "counted up and back": _moved(lambda: (_up(), STATE.assign_sub([0, 1]))),
+    "up by less than nothing": _moved(lambda: (_up(), STATE.assign_add([0, -1]))),
+    "modulo a few": _moved(lambda: STATE.assign((STATE + 1) % 3)),
+    "taken out again": _moved(_up, lambda seed: 0 * seed),
+    "cut to a few": _moved(_up, lambda seed: seed % 3),
+    "cut to a few bits": _moved(_up, lambda seed: tf.cast(tf.cast(seed, tf.int8), tf.int32)),
+    "the entry that stays": _moved(_up, lambda seed: tf.stack([seed[0], 1])),
+    "folded into itself": _moved(_up, lambda seed: tf.random.experimental.stateless_fold_in([1, 2], seed[0])),
+    "less itself": _moved(_up, lambda seed: seed - tf.identity(seed)),
+    "the zeros beside seeds": lambda n: _drawn(GENERATOR.make_seeds(2)[1], n),
+    "of few": lambda n: _of_an_integer(n, 1000),
+}
+REFUSED = {
+    "set back around a function": _set_in_a_function,
+    "a generator that is set back": _generator_set_back,
+    "a generator that is turned back": _generator_turned_back,
+}
+
+
+def _label(noise, static, behind=lambda: None):
+    found = []
+
+    def step(x):
+        found.append(proof.prove(tf.reduce_sum(x * noise(tf.shape(x)[0]), axis=1)))
+        behind()
+
+    spec = tf.TensorSpec([8 if static else None, 3])
+    tf.function(step, input_signature=[spec], autograph=False).get_concrete_function()
+    return found[-1]
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("name", DRAWS)
+def test_numbers_of_seeds_that_move_on_are_draws(name, static):
+    assert _label(DRAWS[name], static).unproven is None
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("name", VALUES)
+def test_numbers_of_other_seeds_are_values_by_place(name, static):
+    assert _label(VALUES[name], static).unproven is not None
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_states_that_are_set_back_are_refused(name):
+    with pytest.raises(ValueError, match="sets back the state"):
+        _label(REFUSED[name], static=False)
+
+
+def test_nor_may_they_be_set_back_behind_the_loss():
+    with pytest.raises(ValueError, match="sets back the state"):
+        _label(DRAWS["a count"], static=False, behind=lambda: STATE.assign([3, 4]))
