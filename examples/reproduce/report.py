@@ -20,9 +20,9 @@ in italics are what others reported. Every method has the same model, batch size
 noise multiplier, and at every epsilon the same number of candidates: trained once on 50,000 training images, judged on
 the other 10,000. The best candidate was then trained anew on all 60,000 with every seed, and met the test set only
 there. Where the grids lie was decided by trials on the same held-out images, for all methods. The search itself is not
-private: it looked at MNIST many times. The seeds of softmax regression were run anew with the present
-sampler (`--keep_tuned`); its grid, momentum and the MLP up to epsilon 1 with one of TensorFlow's normal draws per
-value of the noise, the others with two. The settings are configs:
+private: it looked at MNIST many times. The seeds of softmax regression, the MLP and momentum were run again with the
+present sampler of the noise (`--keep_tuned`); their grids were run with one of TensorFlow's normal draws per value of
+the noise, the CNNs with two. The settings are configs:
 `python -m examples.train --config=configs/paper.py:softmax/adaclip/0.5`.
 
 ## Does AdaCliP beat a clip that was tuned as hard?
