@@ -49,6 +49,7 @@ EQUIVALENT: dict[str, str] = {
     "gradients/proof/sizes.py:Evaluator._evaluate:f7e151": (
         "The same: the op has one input, which is its first and its last."
     ),
+    "gradients/proof/sources.py:Piece.take:d61808": ("The same: of one axis the first is the last."),
     "gradients/proof/symbols.py:_floordiv:c536c2": (
         "The same: of an unknown multiple the answer is unknown either way."
     ),

@@ -115,7 +115,12 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/proof/strided.py": _PROOF,
     "gradients/proof/repeated.py": (*_PROOF, "tests/gradients/ghost/maps_test.py"),
     "gradients/proof/symbols.py": _PROOF,
-    "gradients/proof/sources.py": (*_PROOF, "tests/gradients/isolated_test.py", _ATTACK),
+    "gradients/proof/sources.py": (
+        "tests/gradients/proof/sources_test.py",
+        *_PROOF,
+        "tests/gradients/isolated_test.py",
+        _ATTACK,
+    ),
     "gradients/proof/verdict.py": _PROOF,
     "gradients/proof/table.py": _PROOF,
     "gradients/proof/walk.py": _PROOF,
