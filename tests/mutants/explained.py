@@ -24,6 +24,7 @@ EQUIVALENT: dict[str, str] = {
     "gradients/ghost/labels.py:_is_length_of:cf524a": ("The same: the shape of a loss of rank 0 has no first entry."),
     "gradients/ghost/maps.py:_functions:f9667e": ("The same: of one place the first is the last."),
     "gradients/ghost/maps.py:_product.function:72e2b7": ("The same: of one part the first is the last."),
+    "gradients/ghost/placing.py:place.placed:a36459": ("The same: of one part the first is the last."),
     "gradients/ghost/rules.py:_einsum:d2b318": ("The same: an index is not negative."),
     "gradients/ghost/several.py:join:519a09": ("The same: of one part the first is the last."),
     "gradients/graph/known.py:_number:f0a6a9": ("The same: of one number the first is the last."),

@@ -146,7 +146,11 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "gradients/ghost/outer_product.py": (*_ROWS, *_GHOST, "tests/gradients/gradients_test.py"),
     "gradients/ghost/places.py": _GHOST,
-    "gradients/ghost/placing.py": ("tests/gradients/ghost/several_test.py", *_GHOST),
+    "gradients/ghost/placing.py": (
+        "tests/gradients/ghost/placing_test.py",
+        "tests/gradients/ghost/several_test.py",
+        *_GHOST,
+    ),
     "gradients/ghost/rules.py": _GHOST,
     "gradients/ghost/several.py": ("tests/gradients/ghost/several_test.py",),
     "gradients/ghost/single.py": (
