@@ -90,6 +90,12 @@ EQUIVALENT: dict[str, str] = {
 
 # It does something else, on which neither privacy nor its accounting nor any result hangs.
 HARMLESS: dict[str, str] = {
+    "gradients/ghost/transposed.py:Transposed._moved:2c4b23": (
+        "Only how many gradients are formed at a time, for memory's sake."
+    ),
+    "gradients/ghost/transposed.py:Transposed._moved:3fda7d": (
+        "Only how many gradients are formed at a time, for memory's sake."
+    ),
     "_internal/files.py:check_writable:9ab324": ("Only what a file is called that is gone at once."),
     "data/streaming.py:module:9fabe8": ("Only how many examples may be in memory at once."),
     "flower/answers.py:Asked.change:23a076": ("Only whether NumPy warns of a change that is too large for a number."),
