@@ -143,7 +143,7 @@ _RIGHT = {
     "quantised": lambda x: tf.quantization.fake_quant_with_min_max_args(x, -1, 1, 8),
 }
 for _name, _function in _RIGHT.items():
-    _fast = ("graph",) if _name == "map_fn_per_example" else ()
+    _fast = {"map_fn_per_example": ("graph",), "top_k_features": ("static",)}.get(_name, ())
     _around("accepted", _name, _function, fast=_fast, infinite=_name != "determinant")
 
 

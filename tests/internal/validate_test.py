@@ -1,6 +1,7 @@
 """Tests of `adaclip_tf._internal.validate`: what passes, what does not, and what the sentence says."""
 
 import math
+import pathlib
 
 import numpy as np
 import pytest
@@ -128,3 +129,10 @@ def test_no_error_shows_what_is_in_an_array(check, value):
     with pytest.raises(ValueError, match="`name` must") as caught:
         check("name", value)
     assert "0.25" not in str(caught.value)
+
+
+def test_paths_are_texts():
+    assert validate.path("knob", "a/b") == validate.path("knob", pathlib.PurePosixPath("a/b")) == "a/b"
+    for bad in ("", b"a/b", 3):
+        with pytest.raises(ValueError, match="`knob` must be a path"):
+            validate.path("knob", bad)

@@ -90,6 +90,10 @@ EQUIVALENT: dict[str, str] = {
 
 # It does something else, on which neither privacy nor its accounting nor any result hangs.
 HARMLESS: dict[str, str] = {
+    "privacy/horizon.py:Horizon.spent:8598fc": ("Only the words of why training has ended."),
+    "privacy/budget.py:PrivacyBudget._statement:705c5f": (
+        "The same in effect: without a step the meter has no report, and nothing is written."
+    ),
     "gradients/ghost/transposed.py:Transposed._moved:2c4b23": (
         "Only how many gradients are formed at a time, for memory's sake."
     ),

@@ -294,7 +294,7 @@ MISTAKES = (
         "examples may meet among their copies",
         "gradients/isolated.py",
         "    if apart or draws is None:",
-        "    if apart or draws is None or pieces:",
+        "    if apart or draws is None or proven:",
         (
             "tests/gradients/isolated_test.py::test_a_batch_of_copies_is_no_way_out_where_examples_meet[neighbours-False]",
         ),

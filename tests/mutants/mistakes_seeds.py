@@ -19,13 +19,6 @@ def _values(*names: str) -> tuple[str, ...]:
 
 MISTAKES = (
     Mutation(
-        "a seed that is written is moved on, whatever is written",
-        _SEEDS,
-        "    return bool(writes) and not any(map(sets_back, writes))",
-        "    return bool(writes)",
-        _values("set back", "set to itself", "counted up and back"),
-    ),
-    Mutation(
         "a count may go back",
         _SEEDS,
         "bool(np.all(value >= 0) and np.any(value > 0))",

@@ -176,7 +176,13 @@ def _is_structural(tensor: tf.Tensor) -> bool:
     """Whether a constant is only used as a shape, an axis or the like."""
     if not tensor.dtype.is_integer or tensor.shape.rank != 1:
         return False
-    return all(op.type in _TAKES_STRUCTURE for op in tensor.consumers())
+    return all(op.type in _TAKES_STRUCTURE or _takes_one_extent(op) for op in tensor.consumers())
+
+
+def _takes_one_extent(op: tf.Operation) -> bool:
+    """Whether `op` makes 64 bits of a shape, of which single extents are taken, as the gradient of `top_k` does."""
+    readers = op.outputs[0].consumers() if op.type == "Cast" and op.outputs[0].dtype.is_integer else []
+    return bool(readers) and all(reader.type == "GatherV2" and reader.outputs[0].shape.rank == 0 for reader in readers)
 
 
 def is_one_number(tensor: tf.Tensor) -> bool:
