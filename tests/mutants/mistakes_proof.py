@@ -267,16 +267,6 @@ MISTAKES = (
         ),
     ),
     Mutation(
-        "extents that data decides are public",
-        "gradients/proof/extents.py",
-        "    if isinstance(label, (Public, Rows)) or tensor.shape.is_fully_defined():\n        return None\n",
-        "    return None\n",
-        (
-            "tests/gradients/proof/counted_test.py"
-            "::test_what_may_tell_the_number_of_examples_is_run_one_by_one[the rest of a reshape]",
-        ),
-    ),
-    Mutation(
         "what was closed over is not looked for behind other ops",
         "gradients/proof/sources.py",
         "        pending.extend(_differ_by_place(walk, current.op))\n",
