@@ -3,17 +3,18 @@
 What a step does after the sum is known (un-transform, learn) is the same few operations on every coordinate. For each
 variable by itself they are traced, and compiled by XLA, again: for a network of many small variables that was more than
 half of a first step. A rule that says so (`core.ClippingRule.treats_coordinates_alike`) therefore gets its small
-variables as one long one. The numbers are the same, but for the rounding of sums over all coordinates.
+variables as one long one, and its state is kept so, too (`rule_state`): to read and to write it is one op then, and
+one array that XLA's code must fill. The numbers are the same, but for the rounding of sums over all coordinates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from adaclip_tf import core
+from adaclip_tf import core, gradients
 from adaclip_tf._internal import made
 from adaclip_tf.optimizers import fused
 
@@ -45,13 +46,25 @@ class Joined:
             return large
         return [*large, tf.TensorSpec([sum(self._sizes())], tf.float32, "small")]
 
+    def alone(self, variables: Sequence[Any]) -> list[Any]:
+        """For each part the variable that it is; None for the part that is several."""
+        return [*(variables[i] for i in self._large), *([None] if self._small else [])]
+
     def join(self, structure: Any) -> Any:
         """Lists over variables as lists over parts."""
-        return _in_lists(self._join, structure) if self._small else structure
+        return in_lists(self._join, structure) if self._small else structure
 
     def part(self, structure: Any) -> Any:
         """Lists over parts as lists over variables."""
-        return _in_lists(self._part, structure) if self._small else structure
+        return in_lists(self._part, structure) if self._small else structure
+
+    def part_transform(self, transform: core.Transform) -> core.Transform:
+        """(a, b) over variables; what norms divide by is made of the parts."""
+        result = self.part(transform)
+        if self._small:
+            scales = [result.scale[i] for i in self._small]
+            gradients.know_reciprocals(scales, transform.scale[len(self._large)], self._part_small)
+        return result
 
     def _sizes(self) -> list[int]:
         return [self._specs[i].shape.num_elements() for i in self._small]
@@ -63,22 +76,24 @@ class Joined:
 
     def _part(self, tensors: list[Any]) -> list[Any]:
         number = len(self._large)
-        parts = dict(zip(self._large, tensors))
-        for i, flat in zip(self._small, tf.split(tensors[number], made.constant(self._sizes()))):
-            parts[i] = made.reshape(flat, self._specs[i].shape.as_list())
+        parts = {**dict(zip(self._large, tensors)), **dict(zip(self._small, self._part_small(tensors[number])))}
         return [*(parts[i] for i in range(len(self._specs))), *tensors[number + 1 :]]
 
+    def _part_small(self, joined: tf.Tensor) -> list[tf.Tensor]:
+        flat = tf.split(joined, made.constant(self._sizes()))
+        return [made.reshape(part, self._specs[i].shape.as_list()) for i, part in zip(self._small, flat)]
 
-def _in_lists(change: Any, structure: Any) -> Any:
-    """`structure` with `change` of every list in it."""
+
+def in_lists(change: Callable[..., list[Any]], structure: Any, *like: Any) -> Any:
+    """`structure` with `change(list, *those in the same place of `like`)` for every list in it."""
     if isinstance(structure, list):
-        return change(structure)
+        return change(structure, *like)
     if isinstance(structure, dict):
-        return {key: _in_lists(change, part) for key, part in structure.items()}
+        return {key: in_lists(change, part, *(other[key] for other in like)) for key, part in structure.items()}
     if hasattr(structure, "_asdict"):
-        return type(structure)(*[_in_lists(change, part) for part in structure])
+        return type(structure)(*[in_lists(change, *parts) for parts in zip(structure, *like)])
     if isinstance(structure, tuple):
-        return tuple(_in_lists(change, part) for part in structure)
+        return tuple(in_lists(change, *parts) for parts in zip(structure, *like))
     return structure
 
 

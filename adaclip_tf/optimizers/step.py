@@ -145,10 +145,9 @@ class PrivateStep:
         complete, g~ is 0.
         """
         self._see_microbatches(loss)
-        joined = Joined(self.rule, self.specs)
-        state = joined.join(self.state())
+        joined, state = self._rule_state.read_joined(self._trained)
         transform = self.rule.transform(state, joined.specs)
-        batch, records, complete = self.clip_and_accumulate(loss, variables, tape, joined.part(transform))
+        batch, records, complete = self.clip_and_accumulate(loss, variables, tape, joined.part_transform(transform))
         if replicas.count() == 1:  # nobody to add up with: noise and what follows in one pass over the parameters
             learn = functools.partial(self._noise_and_learn, joined, state, transform, batch, records)
         else:
@@ -240,9 +239,10 @@ class PrivateStep:
         # An empty batch of unknown expected size has nothing to be divided by.
         divisor = tf.maximum(tf.cast(self.settings.expected_records or records, tf.float32), 1.0) + self._poison
         proof.privatised([divisor, records])  # the size of a batch is public where no other is given
-        mean, next_state = joined.part(release(*arguments, divisor))
+        mean, next_state = release(*arguments, divisor)
         proof.privatised([mean, next_state])
-        self._rule_state.assign(self._trained, next_state)
+        mean = joined.part(mean)
+        self._rule_state.assign(self._trained, joined, next_state)
         # Only once the data is there: a step that finds the dataset at its end must not count.
         with tf.control_dependencies(mean):
             self.divisor.assign(divisor, read_value=False)

@@ -82,8 +82,10 @@ class SumOfOuterProducts:
             return self._kept(center, scale)
         inner, outer = self.shape
         flip = inner > outer  # batched products are faster with the longer side last
-        turned = [self._transpose(value) if flip else value for value in (center, scale)]
-        p = tf.square(tf.math.reciprocal(scale if terms.is_scalar(scale) else tf.reshape(scale, self.shape)))
+        turned = self._transpose(center, scale) if flip else (center, scale)
+        p = terms.over_square(scale)
+        if not terms.is_scalar(p):
+            p = made.reshape(p, self.shape)
 
         def norms(arrays: list[tf.Tensor]) -> tf.Tensor:
             x, dy = self._make(arrays)
@@ -130,11 +132,13 @@ class SumOfOuterProducts:
 
     def _kept(self, center: tf.Tensor, scale: tf.Tensor) -> SquaredNorms:
         if self.shape[0] > self.shape[1]:
-            center, scale = (self._transpose(value) for value in (center, scale))
+            center, scale = self._transpose(center, scale)
         return self._formed().squared_norms(center, scale)
 
-    def _transpose(self, value: tf.Tensor) -> tf.Tensor:
-        return value if terms.is_scalar(value) else tf.transpose(made.reshape(value, self.shape))
+    def _transpose(self, center: tf.Tensor, scale: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        if not terms.is_scalar(center):
+            center = tf.transpose(made.reshape(center, self.shape))
+        return center, scale if terms.is_scalar(scale) else terms.transposed(scale, self.shape)
 
     def _gram_is_cheaper(self) -> bool:
         if self._length is None:
@@ -178,17 +182,16 @@ class SumOfOuterProducts:
         pairs = [(s, t) for s in range(length) for t in range(s, length)]
         xs, dys = tf.unstack(x, num=length, axis=1), tf.unstack(dy, num=length, axis=1)
         products = tf.concat([xs[s] * xs[t] for s, t in pairs], 0), tf.concat([dys[s] * dys[t] for s, t in pairs], 0)
-        center, scale = (
-            value if terms.is_scalar(value) else tf.reshape(value, self.shape) for value in (center, scale)
+        size, p = self.shape[0] * self.shape[1], terms.over_square(scale)
+        # What squares are short of by underflow, at most, times the squares' sums.
+        short = terms.short_of(scale, size) + terms.TINY * sum(self.shape)
+        center, scale, p = (
+            value if terms.is_scalar(value) else made.reshape(value, self.shape) for value in (center, scale, p)
         )
-        size = self.shape[0] * self.shape[1]
-        p = tf.square(tf.math.reciprocal(scale))
         sums, entries = (
             tf.unstack(tf.reshape(value, [len(pairs), self._n]), num=len(pairs))
             for value in single.weighted_squares(products[0], p, products[1])
         )
-        total_p = tf.reduce_sum(p) * (float(size) if terms.is_scalar(p) else 1.0)
-        short = terms.TINY * (total_p + float(sum(self.shape)))  # by underflow, at most, times the squares' sums
         squares = [sums[i] + short * entries[i] for i, (s, t) in enumerate(pairs) if s == t]
         crossed = [2.0 * sums[i] for i, (s, t) in enumerate(pairs) if s != t]
         guard = short * float(length) * tf.add_n([entries[i] for i, (s, t) in enumerate(pairs) if s == t])

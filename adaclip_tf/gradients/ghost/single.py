@@ -21,15 +21,18 @@ def squared_norms(x: tf.Tensor, dy: tf.Tensor, center: tf.Tensor, scale: tf.Tens
     """
     shape = [x.shape[1], dy.shape[1]]
     size = shape[0] * shape[1]
-    center, scale = (value if terms.is_scalar(value) else made.reshape(value, shape) for value in (center, scale))
-    p = made.op("Square", made.op("Reciprocal", scale))
+    if terms.formed_in_one_loop(scale, size):
+        formed = made.op("Mul", tf.expand_dims(x, 2), tf.expand_dims(dy, 1))
+        value = terms.direct_norms(formed, center, scale)
+        return SquaredNorms(value, value)
+    p, short = terms.over_square(scale), terms.short_of(scale, size)
+    center, scale, p = (value if terms.is_scalar(value) else made.reshape(value, shape) for value in (center, scale, p))
     if terms.is_scalar(p):
         lengths = terms.squared_lengths(x), terms.squared_lengths(dy)
         quadratic, sum_of_squares = lengths[0] * lengths[1] * p, lengths[0] + lengths[1]
     else:
         quadratic, sum_of_squares = weighted_squares(terms.squares_of(x), p, terms.squares_of(dy))
-    total_p = tf.reduce_sum(p) * (float(size) if terms.is_scalar(p) else 1.0)
-    quadratic += terms.TINY * (total_p + float(sum(shape))) * sum_of_squares
+    quadratic += (short + made.constant(terms.TINY * sum(shape), tf.float32)) * sum_of_squares
     if terms.is_zero(center):
         return SquaredNorms(quadratic, quadratic)
     # One after the other where p is large: then a p takes p's place, and copies of it are not made side by side.

@@ -135,7 +135,8 @@ _TAKES_STRUCTURE = frozenset({
     "PadV2", "MirrorPad", "ExpandDims", "ConcatV2", "BroadcastTo", "Fill", "GatherV2", "ReverseV2", "Cumsum", "Split",
     "SplitV", "ArgMax", "Conv2DBackpropInput", "Pack", "ResizeBilinear", "ResizeNearestNeighbor", "StridedSliceGrad",
     "StatelessRandomGetKeyCounter", "BroadcastGradientArgs", "ConcatOffset", "DynamicStitch", "InvertPermutation",
-    "Squeeze", "SpaceToBatchND", "BatchToSpaceND", "Conv2DBackpropFilter", "AvgPoolGrad", *graph.DRAWS,
+    "Squeeze", "SpaceToBatchND", "BatchToSpaceND", "Conv2DBackpropFilter", "AvgPoolGrad", "TensorListGetItem",
+    "TensorListStack", "TensorListReserve", *graph.DRAWS,
 })
 # fmt: on
 
@@ -176,13 +177,13 @@ def _is_structural(tensor: tf.Tensor) -> bool:
     """Whether a constant is only used as a shape, an axis or the like."""
     if not tensor.dtype.is_integer or tensor.shape.rank != 1:
         return False
-    return all(op.type in _TAKES_STRUCTURE or _takes_one_extent(op) for op in tensor.consumers())
+    return all(op.type in _TAKES_STRUCTURE or _widens_structure(op) for op in tensor.consumers())
 
 
-def _takes_one_extent(op: tf.Operation) -> bool:
-    """Whether `op` makes 64 bits of a shape, of which single extents are taken, as the gradient of `top_k` does."""
+def _widens_structure(op: tf.Operation) -> bool:
+    """Whether `op` makes 64 bits of a shape, of which extents are taken, as the gradients of `top_k` and sorts do."""
     readers = op.outputs[0].consumers() if op.type == "Cast" and op.outputs[0].dtype.is_integer else []
-    return bool(readers) and all(reader.type == "GatherV2" and reader.outputs[0].shape.rank == 0 for reader in readers)
+    return bool(readers) and all(reader.type in _TAKES_STRUCTURE for reader in readers)
 
 
 def is_one_number(tensor: tf.Tensor) -> bool:

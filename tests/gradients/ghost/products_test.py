@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import products, slices, terms
+from adaclip_tf.gradients.ghost import products, single, slices, terms
 
 N, ROWS = 4, 12
 
@@ -61,10 +61,44 @@ def test_gradients_that_are_large_are_not_kept(rng):
     assert both()[1] == 7.0
 
 
+@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize("center", ["zero", "number", "vector"])
+@pytest.mark.parametrize("one_scale", [True, False])
 @pytest.mark.parametrize("size, scale", [(1e-20, 1e-19), (1e-19, 1e-18), (1.0, 1e-3)])
-def test_underflow_never_makes_the_norm_of_a_formed_gradient_too_small(size, scale, rng):
+def test_underflow_never_makes_the_norm_of_a_formed_gradient_too_small(size, scale, one_scale, center, xla, rng):
     g = (size * rng.normal(size=[N, 50])).astype(np.float32)
-    for term in (terms.PerExample(tf.constant(g)), terms.Bias(tf.constant(g))):
-        value = term.squared_norms(tf.constant(0.0), tf.constant(scale)).value.numpy()
-        expected = np.square(g.astype(np.float64) / scale).sum(1)
+    a = {"zero": 0.0, "number": 0.1 * size, "vector": 0.1 * size * rng.normal(size=[50])}[center]
+    b = scale if one_scale else np.full([50], scale)
+    expected = np.square((g.astype(np.float64) - a) / b).sum(1)
+
+    @tf.function(jit_compile=xla)
+    def norms(kind, b):
+        return kind(tf.constant(g)).squared_norms(tf.constant(a, tf.float32), b).value
+
+    for kind in (terms.PerExample, terms.Bias):
+        value = norms(kind, tf.constant(b, tf.float32)).numpy()
         assert np.all(~np.isfinite(value) | (value >= expected * (1 - 1e-5)))
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_scales_that_are_parts_of_one_give_the_same_norms(xla, rng):
+    """What is made of the whole is that of each part, and of a part that is transposed."""
+    b, a = np.exp(rng.normal(size=[2, 12])).astype(np.float32), rng.normal(size=[2, 12]).astype(np.float32)
+    x, dy = rng.normal(size=[N, 4]).astype(np.float32), rng.normal(size=[N, 3]).astype(np.float32)
+
+    @tf.function(jit_compile=xla)
+    def norms(whole, known):
+        scales = [tf.reshape(part, [4, 3]) for part in tf.split(whole, 2)]
+        if known:
+            terms.know_reciprocals(scales, whole, lambda t: [tf.reshape(part, [4, 3]) for part in tf.split(t, 2)])
+        turned = terms.transposed(scales[0], [4, 3])
+        flat = tf.reshape(tf.matmul(dy[:, :, None], x[:, None]), [N, 12])
+        centers = [tf.constant(center.reshape([4, 3])) for center in a]
+        pairs = [single.squared_norms(tf.constant(x), tf.constant(dy), *pair).value for pair in zip(centers, scales)]
+        return [*pairs, terms.direct_norms(flat, tf.transpose(centers[0]), turned)]
+
+    g = np.einsum("ni,nj->nij", x, dy).reshape([N, 12])
+    first, second = (np.square((g - a[i]) / b[i]).sum(1) for i in (0, 1))
+    for known in (False, True):
+        for found, wanted in zip(norms(tf.constant(b.ravel()), known), (first, second, first)):
+            np.testing.assert_allclose(found, wanted, rtol=1e-4)
