@@ -229,6 +229,34 @@ MISTAKES = (
         ("tests/gradients/ghost/products_test.py::test_underflow_never_makes_the_norm_of_a_formed_gradient_too_small",),
     ),
     Mutation(
+        "no allowance for underflow in the norm of a formed gradient, with a scale for each coordinate",
+        "gradients/ghost/terms.py",
+        "return _times(squares, over_square(scale)) + short_of(scale, size)",
+        "return _times(squares, over_square(scale))",
+        ("tests/gradients/ghost/products_test.py::test_underflow_never_makes_the_norm_of_a_formed_gradient_too_small",),
+    ),
+    Mutation(
+        "no allowance for underflow in the norm of a formed gradient around a center, with one scale",
+        "gradients/ghost/terms.py",
+        "return _over_square(row_sums(squares), scale, size)",
+        "return row_sums(squares) / tf.square(scale)",
+        ("tests/gradients/ghost/products_test.py::test_underflow_never_makes_the_norm_of_a_formed_gradient_too_small",),
+    ),
+    Mutation(
+        "no allowance for underflow where XLA forms gradients",
+        "gradients/ghost/terms.py",
+        "return row_sums(squares) + short_of(scale, size)",
+        "return row_sums(squares)",
+        ("tests/gradients/ghost/products_test.py::test_underflow_never_makes_the_norm_of_a_formed_gradient_too_small",),
+    ),
+    Mutation(
+        "a transposed scale has the reciprocals of the scale as it was",
+        "gradients/ghost/terms.py",
+        "turned, p = (tf.transpose(made.reshape(value, shape)) for value in (scale, over_square(scale)))",
+        "turned, p = tf.transpose(made.reshape(scale, shape)), over_square(scale)",
+        ("tests/gradients/ghost/products_test.py::test_scales_that_are_parts_of_one_give_the_same_norms",),
+    ),
+    Mutation(
         "an example that is left out spoils the sum of gradients that are at hand",
         "gradients/ghost/terms.py",
         "        kept = keep(self.gradients, weights)\n",
@@ -279,7 +307,7 @@ MISTAKES = (
     Mutation(
         "no allowance for underflow",
         "gradients/ghost/single.py",
-        "    quadratic += terms.TINY * (total_p + float(sum(shape))) * sum_of_squares\n",
+        "    quadratic += (short + made.constant(terms.TINY * sum(shape), tf.float32)) * sum_of_squares\n",
         "",
         ("tests/gradients/ghost/ghost_rules_test.py::test_underflow_never_makes_a_norm_too_small",),
     ),

@@ -16,6 +16,20 @@ MISTAKES = (
         ("tests/optimizers/optimizer_test.py::test_a_poisson_batch_is_divided_by_the_expected_size_and_may_be_empty",),
     ),
     Mutation(
+        "the state of frozen layers moves",
+        "optimizers/rule_state.py",
+        "return [changed.get(i, value) for i, value in enumerate(old)]",
+        "return [changed.get(i, 0.5 * value) for i, value in enumerate(old)]",
+        ("tests/optimizers/rule_state_test.py::test_what_is_frozen_stands_still_in_what_is_kept_as_one",),
+    ),
+    Mutation(
+        "what all variables share stands still while layers are frozen",
+        "optimizers/rule_state.py",
+        "in_lists(put, joined.part(state), self._kept.part(before))",
+        "in_lists(lambda o, n: put(n, o), self._kept.part(before), joined.part(state))",
+        ("tests/optimizers/rule_state_test.py::test_only_what_is_trained_is_read_and_assigned",),
+    ),
+    Mutation(
         "the sensitivity of microbatches is ignored",
         "optimizers/step.py",
         "            return seen.microbatch_sensitivity if seen.steps else 2.0\n        return 2.0",
