@@ -17,7 +17,7 @@
 May import `core` and `_internal`. Knows TensorFlow's graphs and no Keras.
 """
 
-from adaclip_tf.gradients.ghost.terms import know_reciprocals
+from adaclip_tf.gradients.ghost.inverses import know_reciprocals
 from adaclip_tf.gradients.paths import MUST_DIVIDE, PATHS, ClippedSum, clipped_sum
 from adaclip_tf.gradients.reduced import per_example
 from adaclip_tf.gradients.row_norms import ClippedRowNorms, clipped_row_norms

@@ -193,9 +193,14 @@ class _Copy:
     def __init__(self, backward: Backward, proven: proof.Proof, rows: tf.Tensor, first: Any = None):
         self._graph = tf.compat.v1.get_default_graph()
         self._copies = object_identity.ObjectIdentityDictionary()
-        for external, internal in getattr(backward.loss.graph, "captures", []):
-            self.replace(internal, external)  # variables above all: captured anew, under the handle they are known by
         self._walk = proven.walk
+        self._longer = object_identity.ObjectIdentitySet()  # than one example is, and of no known part for each
+        for external, internal in getattr(backward.loss.graph, "captures", []):
+            along = proof.has_examples(self._walk, internal)
+            if along is None:
+                self._longer.add(internal)
+            else:  # variables above all: captured anew, under the handle they are known by
+                self.replace(internal, tf.gather(external, rows) if along else external)
         self._entries = {tensor.op for piece in proven.pieces for tensor in piece.tensors}  # are not copied themselves
         self._batch, self._place = backward.loss.shape[0], rows[0] if rows.shape[0] != 0 else tf.constant(0)
         for piece in proven.pieces:
@@ -206,7 +211,7 @@ class _Copy:
         """Another one, with the same copies so far."""
         fork = object.__new__(type(self))
         fork._graph, fork._entries, fork._walk = self._graph, self._entries, self._walk
-        fork._batch, fork._place = self._batch, self._place
+        fork._batch, fork._place, fork._longer = self._batch, self._place, self._longer
         fork._copies = object_identity.ObjectIdentityDictionary()
         fork._copies.update(self._copies)
         return fork
@@ -235,6 +240,9 @@ class _Copy:
             return
         if operation.type == "ReadVariableOp":  # what the loss was computed with: it may have been changed since
             self.replace(operation.outputs[0], operation.outputs[0])
+            return
+        if operation.type == "RngReadAndSkip" and isinstance(self._walk.label(operation.outputs[0]), proof.Public):
+            self.replace(operation.outputs[0], operation.outputs[0])  # moves on once, however many examples there are
             return
         if graph.may_write(operation) and not operation.outputs:
             return  # something public, which is written once, whatever the number of examples
@@ -272,7 +280,7 @@ class _Copy:
         label = self._walk.label(key)
         if not (isinstance(label, proof.Public) and label.moved):
             return False
-        value = tf.get_static_value(shape)
+        value = self._walk.sizes.integers(shape)
         if value is not None:
             return len(value) > 0 and self._batch is not None and value[0] == self._batch
         return not self._entries.isdisjoint(graph.ancestors(shape.op))
@@ -280,6 +288,12 @@ class _Copy:
     def _copied(self, tensor: tf.Tensor) -> tf.Tensor:
         if tensor in self._copies:
             return self._copies[tensor]
+        if tensor in self._longer:
+            raise ValueError(
+                f"The loss depends on {tensor.name!r}, of shape {tensor.shape}, which was made outside of the step's "
+                "function and is as long as the batch, and examples must be run alone: each would see how many there "
+                "are. Make it inside of the function that takes the step."
+            )
         if tensor.op.type == "Placeholder":
             return tensor  # a scalar argument, the same for all examples
         raise ValueError(f"The op {tensor.op.name!r} ({tensor.op.type}) can't be run on one example at a time.")

@@ -33,6 +33,7 @@ class Steps:
         variables = list(variables() if callable(variables) else variables)
         optimizer.build(variables)
         data = tf.nest.map_structure(_tensor, tuple(data))
+        _check_numbers(data)
         specs = tf.nest.map_structure(_spec, data)
         key = (loss, tuple(id(variable) for variable in variables), str(specs))
         if key not in self._steps:
@@ -46,6 +47,17 @@ class Steps:
             while len(self._steps) > _REMEMBERED:
                 self._steps.popitem(last=False)
         self._steps[key](*data)
+
+
+def _check_numbers(data: Any) -> None:
+    """Refuses single numbers: they are no examples, and may have been computed from all of them."""
+    for place, part in enumerate(data):
+        if any(getattr(leaf.shape, "rank", None) == 0 for leaf in tf.nest.flatten(part)):
+            raise ValueError(
+                f"`data` holds a single number at place {place}. All of it are examples, one for each entry "
+                "of the first axis. What is the same for all of them, and computed from none, is for the loss to take "
+                "from a `tf.Variable` or a constant."
+            )
 
 
 def _check_closure(step: Any, data: Any) -> None:
@@ -77,6 +89,4 @@ def _spec(tensor: Any) -> Any:
     """The type of the data, for batches of any size."""
     if isinstance(tensor, (tf.RaggedTensor, tf.SparseTensor)):
         return tf.type_spec_from_value(tensor)
-    if tensor.shape.rank == 0:
-        return tf.TensorSpec([], tensor.dtype)
     return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)

@@ -335,3 +335,24 @@ def test_a_loss_that_leaves_examples_out_has_no_entries_that_are_examples():
     np.testing.assert_allclose(run(x)[0], x)  # each has one
     with pytest.raises(tf.errors.InvalidArgumentError, match="does not have one entry"):
         run(x * [[-1.0], [1.0]])
+
+
+@pytest.mark.parametrize("batch_size", [None, 4])
+def test_examples_draw_numbers_of_their_own_from_a_generator_that_moves_on_once(batch_size):
+    """How far its state moves does not hang on how often examples are run."""
+    generator = tf.random.Generator.from_seed(3)
+    weight = tf.Variable(1.0)
+
+    def step(x):
+        draws = generator.uniform([tf.shape(x)[0]])
+        moved = tf.map_fn(lambda row: row, x)  # unknown to the ghost rules
+        return moved[:, 0] * draws * weight, [weight]
+
+    signature = [tf.TensorSpec([batch_size, 2])]
+    before = generator.state.numpy()[0]
+    (gradients,) = _gradients(step, np.ones([4, 2], np.float32), signature=signature, autograph=False)
+    moved_by = generator.state.numpy()[0] - before
+    assert len(set(gradients.tolist())) == 4
+    other = tf.random.Generator.from_seed(3)
+    other.uniform([4])
+    assert moved_by == other.state.numpy()[0] - before

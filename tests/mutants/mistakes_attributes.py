@@ -142,7 +142,7 @@ MISTAKES = (
     Mutation(
         "nobody looks at who calls the step",
         "gradients/proof/verdict.py",
-        "        callers.watch(self.walk.graph, self.data)\n",
+        "        callers.watch(self.walk, self.data, lambda: ancestors | numbers.behind_writes(self.walk))\n",
         "",
         (f"{_CALLERS}::test_data_is_passed_on_example_by_example",),
     ),

@@ -231,8 +231,8 @@ MISTAKES = (
     Mutation(
         "no allowance for underflow in the norm of a formed gradient, with a scale for each coordinate",
         "gradients/ghost/terms.py",
-        "return _times(squares, over_square(scale)) + short_of(scale, size)",
-        "return _times(squares, over_square(scale))",
+        "return _times(squares, inverses.over_square(scale)) + inverses.short_of(scale, size)",
+        "return _times(squares, inverses.over_square(scale))",
         ("tests/gradients/ghost/products_test.py::test_underflow_never_makes_the_norm_of_a_formed_gradient_too_small",),
     ),
     Mutation(
@@ -245,13 +245,13 @@ MISTAKES = (
     Mutation(
         "no allowance for underflow where XLA forms gradients",
         "gradients/ghost/terms.py",
-        "return row_sums(squares) + short_of(scale, size)",
+        "return row_sums(squares) + inverses.short_of(scale, size)",
         "return row_sums(squares)",
         ("tests/gradients/ghost/products_test.py::test_underflow_never_makes_the_norm_of_a_formed_gradient_too_small",),
     ),
     Mutation(
         "a transposed scale has the reciprocals of the scale as it was",
-        "gradients/ghost/terms.py",
+        "gradients/ghost/inverses.py",
         "turned, p = (tf.transpose(made.reshape(value, shape)) for value in (scale, over_square(scale)))",
         "turned, p = tf.transpose(made.reshape(scale, shape)), over_square(scale)",
         ("tests/gradients/ghost/products_test.py::test_scales_that_are_parts_of_one_give_the_same_norms",),

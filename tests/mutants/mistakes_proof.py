@@ -15,6 +15,79 @@ _POISON = "tests/gradients/proof/proof_test.py::test_data_of_another_length_pois
 
 MISTAKES = (
     Mutation(
+        "a function that a step is in may be given numbers of the batch",
+        "gradients/proof/numbers.py",
+        "        if memory.tells([outer.label(given)]):\n",
+        "        if False:\n",
+        ("tests/gradients/proof/numbers_test.py::test_a_number_that_tells_of_the_batch_is_refused",),
+    ),
+    Mutation(
+        "rounds may hand on numbers of the batch",
+        "gradients/proof/numbers.py",
+        "            if memory.tells([rounds.label(result)]):\n",
+        "            if False:\n",
+        ("tests/gradients/proof/numbers_test.py::test_rounds_hand_on_nothing_of_a_batch_that_a_step_needs",),
+    ),
+    Mutation(
+        "only what the next round hands on is looked at",
+        "gradients/proof/numbers.py",
+        "            pending |= {places[source] for source in graph.ancestors(result.op) if source in places} - seen\n",
+        "",
+        ("tests/gradients/proof/numbers_test.py::test_rounds_hand_on_nothing_of_a_batch_that_a_step_needs",),
+    ),
+    Mutation(
+        "numbers are looked at in the next function only",
+        "gradients/proof/callers.py",
+        "watch(walk, data_there, lambda: needed_there)",
+        "watch(walk, data_there, lambda: set())",
+        ("tests/gradients/proof/numbers_test.py::test_a_number_that_tells_of_the_batch_is_refused",),
+    ),
+    Mutation(
+        "what a step writes needs no numbers",
+        "gradients/proof/verdict.py",
+        "lambda: ancestors | numbers.behind_writes(self.walk)",
+        "lambda: ancestors",
+        ("tests/gradients/proof/numbers_test.py::test_a_number_that_tells_of_the_batch_is_refused",),
+    ),
+    Mutation(
+        "an example that is run alone sees all of an array from further out",
+        "gradients/isolated.py",
+        "self.replace(internal, tf.gather(external, rows) if along else external)",
+        "self.replace(internal, external)",
+        ("tests/gradients/proof/captured_test.py::test_an_example_sees_its_row_of_ones",),
+    ),
+    Mutation(
+        "arrays from further out that are longer along another axis are taken whole",
+        "gradients/proof/captured.py",
+        "        return None\n    return True",
+        "        return False\n    return True",
+        ("tests/gradients/proof/captured_test.py::test_what_is_longer_in_another_way_is_refused",),
+    ),
+    Mutation(
+        "arrays from further out are cut though rows differ",
+        "gradients/proof/captured.py",
+        "return True if extents[0] == Count(1) and label.is_uniform(0) else None",
+        "return True if extents[0] == Count(1) else None",
+        ("tests/gradients/proof/captured_test.py::test_what_is_longer_in_another_way_is_refused",),
+    ),
+    Mutation(
+        "a generator moves on as often as there are examples",
+        "gradients/isolated.py",
+        'if operation.type == "RngReadAndSkip" and',
+        'if operation.type == "Nothing" and',
+        (
+            "tests/gradients/isolated_test.py::"
+            "test_examples_draw_numbers_of_their_own_from_a_generator_that_moves_on_once",
+        ),
+    ),
+    Mutation(
+        "data may hold numbers",
+        "optimizers/traced.py",
+        "        _check_numbers(data)\n",
+        "",
+        ("tests/optimizers/raw_gradients_test.py::test_a_number_among_the_data_is_refused_and_not_shown",),
+    ),
+    Mutation(
         "behind the loss nobody looks into branches, loops and functions",
         "gradients/proof/memory.py",
         "return any(map(_may_note_itself, graph.inside(op)))",

@@ -91,6 +91,16 @@ def test_a_batch_that_the_loss_closes_over_is_refused():
     optimizer.minimize(lambda rows: tf.reduce_sum(rows @ table * variable, axis=1), [variable], data=(x,))
 
 
+def test_a_number_among_the_data_is_refused_and_not_shown():
+    """It may have been computed from all examples, and each would see it."""
+    optimizer, variable = _built("sgd")
+    x = tf.ones([4, 3])
+    for number in (tf.reduce_sum(x), 12.25):
+        with pytest.raises(ValueError, match="a single number at place 1") as error:
+            optimizer.minimize(lambda rows, n: tf.reduce_sum(rows * n * variable, axis=1), [variable], data=(x, number))
+        assert "12" not in str(error.value)
+
+
 @pytest.mark.parametrize("accumulation_steps", [1, 2])
 def test_a_batch_that_must_be_refused_ends_training_in_xla_too(accumulation_steps):
     """XLA drops assertions. A sum of nothing would tell nine examples from eight, which are a right batch."""

@@ -35,6 +35,7 @@ then still the gradients that TensorFlow computes, but each depends on the whole
 | `embeddings`, `places` | the rule for gathered tables, rows that are looked up more than once |
 | `terms`        | the arithmetic of norms and weighted sums                                    |
 | `cancelling`   | what is added up in one example's gradient, for rounding                     |
+| `inverses`     | 1 / b and 1 / b^2, made once                                                  |
 | `keeping`      | the branch that spares weighted sums a pass                                  |
 | `single`       | norms of single outer products                                               |
 | `outer_product`, `products` | terms of one outer product, and of sums of them                 |

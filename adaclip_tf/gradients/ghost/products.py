@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from adaclip_tf._internal import made
-from adaclip_tf.gradients.ghost import cancelling, keeping, single, slices, terms
+from adaclip_tf.gradients.ghost import cancelling, inverses, keeping, single, slices, terms
 from adaclip_tf.gradients.ghost.terms import Examples, SquaredNorms
 
 # Up to so many rows per microbatch, products of pairs of them are cheaper than g itself, which is written and read.
@@ -83,7 +83,7 @@ class SumOfOuterProducts:
         inner, outer = self.shape
         flip = inner > outer  # batched products are faster with the longer side last
         turned = self._transpose(center, scale) if flip else (center, scale)
-        p = terms.over_square(scale)
+        p = inverses.over_square(scale)
         if not terms.is_scalar(p):
             p = made.reshape(p, self.shape)
 
@@ -138,7 +138,7 @@ class SumOfOuterProducts:
     def _transpose(self, center: tf.Tensor, scale: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         if not terms.is_scalar(center):
             center = tf.transpose(made.reshape(center, self.shape))
-        return center, scale if terms.is_scalar(scale) else terms.transposed(scale, self.shape)
+        return center, scale if terms.is_scalar(scale) else inverses.transposed(scale, self.shape)
 
     def _gram_is_cheaper(self) -> bool:
         if self._length is None:
@@ -182,9 +182,9 @@ class SumOfOuterProducts:
         pairs = [(s, t) for s in range(length) for t in range(s, length)]
         xs, dys = tf.unstack(x, num=length, axis=1), tf.unstack(dy, num=length, axis=1)
         products = tf.concat([xs[s] * xs[t] for s, t in pairs], 0), tf.concat([dys[s] * dys[t] for s, t in pairs], 0)
-        size, p = self.shape[0] * self.shape[1], terms.over_square(scale)
+        size, p = self.shape[0] * self.shape[1], inverses.over_square(scale)
         # What squares are short of by underflow, at most, times the squares' sums.
-        short = terms.short_of(scale, size) + terms.TINY * sum(self.shape)
+        short = inverses.short_of(scale, size) + terms.TINY * sum(self.shape)
         center, scale, p = (
             value if terms.is_scalar(value) else made.reshape(value, self.shape) for value in (center, scale, p)
         )

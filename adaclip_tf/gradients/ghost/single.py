@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from adaclip_tf._internal import made
-from adaclip_tf.gradients.ghost import terms
+from adaclip_tf.gradients.ghost import inverses, terms
 from adaclip_tf.gradients.ghost.terms import SquaredNorms
 
 _MANY = 2**20  # parameters: so many are not copied to spare a pass over activations
@@ -21,11 +21,11 @@ def squared_norms(x: tf.Tensor, dy: tf.Tensor, center: tf.Tensor, scale: tf.Tens
     """
     shape = [x.shape[1], dy.shape[1]]
     size = shape[0] * shape[1]
-    if terms.formed_in_one_loop(scale, size):
+    if inverses.formed_in_one_loop(scale, size):
         formed = made.op("Mul", tf.expand_dims(x, 2), tf.expand_dims(dy, 1))
         value = terms.direct_norms(formed, center, scale)
         return SquaredNorms(value, value)
-    p, short = terms.over_square(scale), terms.short_of(scale, size)
+    p, short = inverses.over_square(scale), inverses.short_of(scale, size)
     center, scale, p = (value if terms.is_scalar(value) else made.reshape(value, shape) for value in (center, scale, p))
     if terms.is_scalar(p):
         lengths = terms.squared_lengths(x), terms.squared_lengths(dy)

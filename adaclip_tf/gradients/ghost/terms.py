@@ -22,17 +22,15 @@ Edge cases.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import tensorflow as tf
 
 from adaclip_tf._internal import made
-from adaclip_tf.gradients.ghost import keeping
+from adaclip_tf.gradients.ghost import inverses, keeping
+from adaclip_tf.gradients.ghost.inverses import TINY, is_scalar
 from adaclip_tf.gradients.ghost.labels import Context, Lead
-
-TINY = 1.1754944e-38  # the smallest normal float32: what a square that underflows is short of, at most
-FEW = 1024  # coordinates: as few are formed for every example where XLA makes one loop of all that is done with them
 
 
 class SquaredNorms(NamedTuple):
@@ -180,18 +178,14 @@ class Bias(PerExample):
                 return super().squared_norms(center, scale)
             value = _over_square(squared_lengths(self._dy), scale, self._size)
             return SquaredNorms(value, value)
-        if formed_in_one_loop(scale, self._size):
+        if inverses.formed_in_one_loop(scale, self._size):
             return super().squared_norms(center, scale)
-        centered, p = is_zero(center), made.reshape(over_square(scale), [self._size])
+        centered, p = is_zero(center), made.reshape(inverses.over_square(scale), [self._size])
         center = tf.broadcast_to(center, [self._size]) if is_scalar(center) else made.reshape(center, [self._size])
-        quadratic = _times(squares_of(self._dy), p) + short_of(scale, self._size)
+        quadratic = _times(squares_of(self._dy), p) + inverses.short_of(scale, self._size)
         if centered:
             return SquaredNorms(quadratic, quadratic)
         return expanded(quadratic, _times(self._dy, center * p), constant_part(center, scale, self._size))
-
-
-def is_scalar(tensor: tf.Tensor) -> bool:
-    return tensor.shape.rank == 0
 
 
 def is_zero(tensor: tf.Tensor) -> bool:
@@ -203,60 +197,6 @@ def constant_part(center: tf.Tensor, scale: tf.Tensor, size: int) -> tf.Tensor:
     """sum_i a_i^2 / b_i^2 over `size` coordinates, where scalars stand for all of them."""
     total = tf.reduce_sum(tf.square(center / scale))
     return total * float(size) if is_scalar(center) and is_scalar(scale) else total
-
-
-def formed_in_one_loop(scale: tf.Tensor, size: int) -> bool:
-    """Whether gradients of `size` coordinates are best formed one by one, whatever they are made of.
-
-    XLA makes one loop of that, of what is done with them and of their sum. Each product in its place is a kernel, and
-    more with what goes into it: to compile these takes longer than all steps take to run through so few numbers.
-    """
-    return made.in_xla() and not is_scalar(scale) and size <= FEW
-
-
-def reciprocal(scale: tf.Tensor) -> tf.Tensor:
-    """1 / b; once for the same b."""
-    return made.once(("1 / b", scale.ref()), lambda: made.op("Reciprocal", scale))
-
-
-def over_square(scale: tf.Tensor) -> tf.Tensor:
-    """p = 1 / b^2; once for the same b."""
-    return made.once(("p", scale.ref()), lambda: made.op("Square", reciprocal(scale)))
-
-
-def know_reciprocals(
-    scales: Sequence[tf.Tensor], whole: tf.Tensor, part: Callable[[tf.Tensor], list[tf.Tensor]]
-) -> None:
-    """Has what is made of `scales`, which are the parts of `whole`, made of all of it at once."""
-    if tf.executing_eagerly():
-        return
-    p = over_square(whole)
-    # XLA squares where it reads, so it needs one array; else each square is an op.
-    name, known = ("1 / b", reciprocal(whole)) if made.in_xla() else ("p", p)
-    for scale, its in zip(scales, part(known)):
-        _know(name, scale, its)
-        _know("short of", scale, short_of(whole, whole.shape[0]))  # too much, by next to nothing
-
-
-def transposed(scale: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
-    """b, of this shape, transposed; and p with it."""
-    turned, p = (tf.transpose(made.reshape(value, shape)) for value in (scale, over_square(scale)))
-    if not tf.executing_eagerly():
-        _know("p", turned, p)
-        _know("short of", turned, short_of(scale, shape[0] * shape[1]))
-    return turned
-
-
-def _know(name: str, scale: tf.Tensor, value: tf.Tensor) -> None:
-    made.once((name, scale.ref()), lambda: value)
-
-
-def short_of(scale: tf.Tensor, size: int) -> tf.Tensor:
-    """How much sum_i square_i p_i over `size` coordinates may be too small by squares that underflow, at most."""
-    if is_scalar(scale):
-        return made.constant(TINY * size, tf.float32) * over_square(scale)
-    key = ("short of", scale.ref())
-    return made.once(key, lambda: made.constant(TINY, tf.float32) * tf.reduce_sum(over_square(scale)))
 
 
 def expanded(quadratic: tf.Tensor, linear: tf.Tensor, constant: tf.Tensor) -> SquaredNorms:
@@ -273,15 +213,15 @@ def direct_norms(gradients: tf.Tensor, center: tf.Tensor, scale: tf.Tensor) -> t
         return _over_square(squared_lengths(flat), scale, size)
     if not is_scalar(center):
         center = made.reshape(center, [1, size])
-    if formed_in_one_loop(scale, size):
+    if inverses.formed_in_one_loop(scale, size):
         deviation = flat if is_zero(center) else flat - center
         # XLA may square the factors before it multiplies them.
-        squares = made.op("Square", deviation * made.reshape(reciprocal(scale), [1, size]))
-        return row_sums(squares) + short_of(scale, size)
+        squares = made.op("Square", deviation * made.reshape(inverses.reciprocal(scale), [1, size]))
+        return row_sums(squares) + inverses.short_of(scale, size)
     squares = made.op("Square", flat) if is_zero(center) else made.op("SquaredDifference", flat, center)
     if is_scalar(scale):
         return _over_square(row_sums(squares), scale, size)
-    return _times(squares, over_square(scale)) + short_of(scale, size)
+    return _times(squares, inverses.over_square(scale)) + inverses.short_of(scale, size)
 
 
 def _over_square(squares: tf.Tensor, scale: tf.Tensor, size: int) -> tf.Tensor:

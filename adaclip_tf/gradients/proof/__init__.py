@@ -32,6 +32,8 @@ are known to keep examples apart, and when. What is not in the table is not prov
 | `moved`        | whole numbers that are others in every step, which seeds must be      |
 | `metrics`      | which variables are those of Keras metrics                            |
 | `callers`      | what is done to data, and decided by it, around the step's function   |
+| `numbers`      | single numbers that a step is given from further out                   |
+| `captured`     | public arrays, as long as the batch, from further out                  |
 | `mapped`       | what a dataset does to batches before a step gets them                |
 | `repeated`     | public arrays with a part for each example; maps of sums              |
 | `strided`      | what a strided slice does to each axis                                |
@@ -52,6 +54,7 @@ from adaclip_tf.gradients.proof import (  # noqa: F401 (they fill the tables)
     texts,
 )
 from adaclip_tf.gradients.proof.callers import follow
+from adaclip_tf.gradients.proof.captured import has_examples
 from adaclip_tf.gradients.proof.elements import hands_out_examples
 from adaclip_tf.gradients.proof.labels import Public
 from adaclip_tf.gradients.proof.memory import exempt, privatised
@@ -70,6 +73,7 @@ __all__ = [
     "exempt",
     "follow",
     "hands_out_examples",
+    "has_examples",
     "privatised",
     "prove",
     "reduced_axes",

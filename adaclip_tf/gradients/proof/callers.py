@@ -7,10 +7,12 @@ watched: when the op is made that calls the step's graph, it is looked at.
 
 | the step's graph is  | must hold                                                                                     |
 |----------------------|-----------------------------------------------------------------------------------------------|
-| a function           | data is passed on with a row for each example, each of that example alone                     |
+| a function           | data is passed on with a row for each example, each of that example alone; single numbers     |
+|                      | that the step needs are public, as it takes them to be (`numbers`)                            |
 | a branch             | no data decides on it                                                                         |
-| the body of a loop   | no data decides how often it runs, and each round gets its batch itself: several steps on one |
-|                      | draw would count as draws of their own                                                        |
+| the body of a loop   | no data decides how often it runs; single numbers that rounds hand on are public where a step |
+|                      | needs them; each round gets its batch itself: several steps on one draw would count as draws  |
+|                      | of their own                                                                                  |
 | a dataset's function | the dataset is made of no data that is in the step                                            |
 
 Keras's own functions around a `train_step` are taken as they are. Not seen: a function that was traced before, called
@@ -28,19 +30,25 @@ from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
 
 from adaclip_tf._internal import keras
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.proof import memory
+from adaclip_tf.gradients.proof import memory, numbers
 from adaclip_tf.gradients.proof.labels import Public, Rows
 from adaclip_tf.gradients.proof.walk import Walk
 
 _ENTERS = ("Placeholder", "RaggedTensorFromVariant", "DeserializeSparse")
 
 
-def watch(inner: tf.Graph, data: Sequence[tf.Tensor]) -> None:
-    """Looks at the op that calls `inner`, as soon as it is made; `data` are the tensors by which data enters `inner`.
+def watch(walked: Walk, data: Sequence[tf.Tensor], needed: Callable[[], set[tf.Operation]]) -> None:
+    """Looks at the op that calls the walked graph, as soon as it is made.
+
+    Args:
+      walked: over the graph that is called.
+      data: the tensors by which data enters it.
+      needed: tells its ops that a step hangs on, once it is complete.
 
     Raises:
       ValueError: if it can be told already that it must not be, from here and from where that op is made.
     """
+    inner = walked.graph
     outer = getattr(inner, "outer_graph", None)
     if not isinstance(outer, FuncGraph) or keras.is_step_function(inner):
         return
@@ -58,7 +66,9 @@ def watch(inner: tf.Graph, data: Sequence[tf.Tensor]) -> None:
         walk.advance()
         passed = handed.passed(op)
         _look_at(walk, op, passed)
-        watch(outer, [*(source for tensor in passed for source in _sources(tensor)), *handed.captured])
+        needed_there = numbers.check(walked, needed(), walk, op)
+        data_there = [*(source for tensor in passed for source in _sources(tensor)), *handed.captured]
+        watch(walk, data_there, lambda: needed_there)
 
     _when_called(outer, inner, look)
 

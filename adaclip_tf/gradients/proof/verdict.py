@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from adaclip_tf._internal import made
 from adaclip_tf.gradients import graph
-from adaclip_tf.gradients.proof import callers, memory, metrics, seeds, sources
+from adaclip_tf.gradients.proof import callers, memory, metrics, numbers, seeds, sources
 from adaclip_tf.gradients.proof.labels import Lost, Public, Rows, Sizes, Summed
 from adaclip_tf.gradients.proof.walk import Walk
 
@@ -57,7 +57,7 @@ class Proof:
             raise ValueError(f"The loss does not depend on any data that enters this graph; {sources.PASS}")
         self._check_counts()
         memory.watch(self.walk, read)
-        callers.watch(self.walk.graph, self.data)
+        callers.watch(self.walk, self.data, lambda: ancestors | numbers.behind_writes(self.walk))
         seeds.warn(loss, ancestors, metrics.running_models())
 
     @property

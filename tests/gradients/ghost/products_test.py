@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from adaclip_tf.gradients.ghost import products, single, slices, terms
+from adaclip_tf.gradients.ghost import inverses, products, single, slices, terms
 
 N, ROWS = 4, 12
 
@@ -90,8 +90,8 @@ def test_scales_that_are_parts_of_one_give_the_same_norms(xla, rng):
     def norms(whole, known):
         scales = [tf.reshape(part, [4, 3]) for part in tf.split(whole, 2)]
         if known:
-            terms.know_reciprocals(scales, whole, lambda t: [tf.reshape(part, [4, 3]) for part in tf.split(t, 2)])
-        turned = terms.transposed(scales[0], [4, 3])
+            inverses.know_reciprocals(scales, whole, lambda t: [tf.reshape(part, [4, 3]) for part in tf.split(t, 2)])
+        turned = inverses.transposed(scales[0], [4, 3])
         flat = tf.reshape(tf.matmul(dy[:, :, None], x[:, None]), [N, 12])
         centers = [tf.constant(center.reshape([4, 3])) for center in a]
         pairs = [single.squared_norms(tf.constant(x), tf.constant(dy), *pair).value for pair in zip(centers, scales)]
