@@ -10,6 +10,7 @@ _SET_BACK = f"{_MOVED}::test_states_that_are_set_back_are_refused"
 _BEHIND = f"{_MOVED}::test_nor_may_they_be_set_back_behind_the_loss"
 _COUNTED = "tests/gradients/proof/counted_test.py::test_what_may_tell_the_number_of_examples_is_run_one_by_one"
 _TEXTS = "tests/gradients/proof/table_test.py::test_rows_for_texts_of_any_length_are_a_sum_over_examples"
+_TOLD = "tests/gradients/proof/seeds_test.py::test_what_starts_where_anybody_knows_is_told"
 _SEEDS = "gradients/proof/moved.py"
 
 
@@ -49,22 +50,36 @@ MISTAKES = (
     Mutation(
         "any entry of a seed is moved on",
         _SEEDS,
-        "        return all(labels[place].drawn and _of_each(op, op.inputs[place]) for place in moved)",
+        "        return places == [place] and labels[place].drawn and _each_is_drawn(op, label_of)",
         "        return True",
-        _values("the entry that stays", "the zeros beside seeds"),
+        _values("the entry that stays", "the zeros beside seeds", "zeros that are looked up at a place that is drawn"),
+    ),
+    Mutation(
+        "what was joined from draws and zeros is drawn, under another type",
+        _SEEDS,
+        "        return _is_drawn(source, label_of)\n    if op.type != ",
+        "        return True\n    if op.type != ",
+        _values("a zero beside a draw, of another type"),
+    ),
+    Mutation(
+        "every other place has something of each",
+        _SEEDS,
+        " and strides is not None and strides[0] == 1",
+        "",
+        _values("zeros at every other place"),
     ),
     Mutation(
         "a seed less itself is a seed",
         _SEEDS,
-        "        return len(moved) == 1  # two of them may cancel",
-        "        return True",
-        _values("less itself"),
+        "        if tf.get_static_value(number) is not None and _keeps_apart(op, number):",
+        "        if _keeps_apart(op, number):",
+        _values("less itself", "less itself, rounded"),
     ),
     Mutation(
         "a generator may be set back",
         "gradients/proof/publics.py",
-        "    if op.type in graph.DRAWS_OF_A_STATE:\n",
-        "    if False:\n",
+        "    elif op.type in graph.DRAWS_OF_A_STATE:\n",
+        "    elif False:\n",
         (f"{_SET_BACK}[a generator that is set back]", f"{_SET_BACK}[a generator that is turned back]"),
     ),
     Mutation(
@@ -80,6 +95,41 @@ MISTAKES = (
         "    found.check_states()\n",
         "",
         (f"{_SET_BACK}[set back around a function]", _BEHIND),
+    ),
+    Mutation(
+        "nobody is told of a count that anybody knows",
+        "gradients/proof/memory.py",
+        "            if SECRET not in states:\n",
+        "            if False:\n",
+        (f"{_TOLD}[a count]", f"{_TOLD}[a seed generator with a seed]"),
+    ),
+    Mutation(
+        "a seed generator that was given a seed is a secret",
+        "_internal/keras3.py",
+        ' and getattr(part, "_initial_seed", None) is None',
+        "",
+        (f"{_TOLD}[a seed generator with a seed]",),
+    ),
+    Mutation(
+        "what Keras drew itself is told",
+        "gradients/proof/memory.py",
+        "frozenset({handle, SECRET} if handle in self.metrics.unknown_seeds else {handle})",
+        "frozenset({handle})",
+        ("tests/gradients/proof/seeds_test.py::test_what_nobody_knows_is_not[a seed generator without a seed]",),
+    ),
+    Mutation(
+        "what is drawn in a function is no draw",
+        "gradients/proof/seeds.py",
+        "for inner in (op, *graph.inside(op))",
+        "for inner in (op,)",
+        (f"{_TOLD}[a count, in a function]", f"{_TOLD}[a generator, in a function]"),
+    ),
+    Mutation(
+        "one branch of two is a secret",
+        "gradients/proof/calls.py",
+        "    return states if all(SECRET in label.moved for label in labels) else states - {SECRET}\n",
+        "    return states\n",
+        (f"{_TOLD}[a count, in a branch]",),
     ),
     Mutation(
         "an axis that is 1 for eight examples is left alone",

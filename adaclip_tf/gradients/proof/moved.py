@@ -3,12 +3,13 @@
 Numbers that are drawn from a seed go to places. If the seed is the same in each step, or is one of few, these are
 values by place that anybody knows, and the second example gets others when the first one leaves. So a seed must hold
 something that the step moves on, and never sets back: a count, the state of Keras 3's seeds, that of a generator. And
-nothing on the way from there to the draws may take it out again, as a product by 0 would.
+nothing on the way from there to the draws may take it out again, as a product by 0 would. A state less something that
+was computed from the same state may be 0, too: so what is added to it, or taken from it, is a constant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof.labels import Public
 
 _SAME = graph.SAME_ORDER | {"StopGradient", "Bitcast"}
-_PARTS = frozenset({"StridedSlice", "Slice", "Unpack", "Split", "SplitV", "GatherV2"})
+_PARTS = {"StridedSlice": 0, "Slice": 0, "Unpack": 0, "Split": 1, "SplitV": 0, "GatherV2": 0}  # of which input
+_WITH_A_CONSTANT = frozenset({"Add", "AddV2", "Sub", "BitwiseXor", "Mul", "FloorMod"})
 _MANY = 2**16  # seeds that are fewer could be tried one after the other
 _BACKWARDS = 2**63  # a negative number without its sign
 
@@ -77,33 +79,68 @@ def _keeps_apart(op: tf.Operation, number: tf.Tensor) -> bool:
     return True
 
 
-def hands_on(op: tf.Operation, labels: Sequence[Any]) -> bool:
-    """Whether the outputs are moved on as one of the inputs is."""
-    moved = [place for place, label in enumerate(labels) if isinstance(label, Public) and label.moved]
-    if not moved:
-        return False
+def handed_on(op: tf.Operation, labels: Sequence[Any], label_of: Callable[[tf.Tensor], Any]) -> frozenset[Any]:
+    """The states that the outputs come from, as one of the inputs does, and that are still in them."""
+    states = [label.moved if isinstance(label, Public) else frozenset() for label in labels]
+    places = [place for place, found in enumerate(states) if found]
+    if not places or not _keeps(op, labels, places, label_of):
+        return frozenset()
+    return frozenset().union(*states)
+
+
+def _keeps(op: tf.Operation, labels: Sequence[Any], places: list[int], label_of: Callable[[tf.Tensor], Any]) -> bool:
+    """Whether the outputs are moved on as the inputs at `places` are."""
     if op.type in graph.DRAWS:  # of a seed: `publics` says what of
         return False
     if op.type in ("Cast", "Bitcast") and not (op.outputs[0].dtype.is_integer and op.outputs[0].dtype.size >= 4):
         return False
-    if op.type in _SAME or op.type in ("Pack", "ConcatV2", "StatelessRandomGetKeyCounter"):
+    if op.type in ("Pack", "StatelessRandomGetKeyCounter"):
         return True
+    if op.type == "ConcatV2":
+        return places[0] < len(op.inputs) - 1
+    if op.type in _SAME:
+        return places == [0]
     if op.type in _PARTS:  # a count may be in one entry alone
-        return all(labels[place].drawn and _of_each(op, op.inputs[place]) for place in moved)
-    if op.type in ("Add", "AddV2", "Sub", "BitwiseXor"):
-        return len(moved) == 1  # two of them may cancel
-    if op.type in ("Mul", "FloorMod"):
-        other = op.inputs[1 - moved[0]]
-        return len(moved) == 1 and tf.get_static_value(other) is not None and _keeps_apart(op, other)
-    return False
+        place = _PARTS[op.type]
+        return places == [place] and labels[place].drawn and _each_is_drawn(op, label_of)
+    return _with_a_constant(op) == places[0]
 
 
-def _of_each(op: tf.Operation, source: tf.Tensor) -> bool:
-    """Whether a part of `source` has something of each that it was joined from: `make_seeds` joins draws and zeros."""
-    if source.op.type not in ("Pack", "ConcatV2"):
-        return True
-    first = op.type == "StridedSlice" and op.get_attr("begin_mask") & op.get_attr("end_mask") & 1
-    return source.op.type == "Pack" and source.op.get_attr("axis") == 0 and bool(first)
+def _with_a_constant(op: tf.Operation) -> int | None:
+    """Which input is calculated with a constant, so that other numbers give other results; None: none is."""
+    if op.type not in _WITH_A_CONSTANT:
+        return None
+    for place, number in ((0, op.inputs[1]), (1, op.inputs[0])):
+        if tf.get_static_value(number) is not None and _keeps_apart(op, number):
+            return place
+    return None
+
+
+def _each_is_drawn(op: tf.Operation, label_of: Callable[[tf.Tensor], Any]) -> bool:
+    """Whether a part that `op` takes has something of a draw, whichever it is: `make_seeds` joins draws and zeros."""
+    source = op.inputs[_PARTS[op.type]]
+    if source.op.type != "Pack":
+        return _is_drawn(source, label_of)
+    if op.type != "StridedSlice" or source.op.get_attr("axis") != 0:
+        return False
+    strides = tf.get_static_value(op.inputs[3])
+    whole = op.get_attr("begin_mask") & op.get_attr("end_mask") & 1
+    other = (op.get_attr("ellipsis_mask") | op.get_attr("new_axis_mask") | op.get_attr("shrink_axis_mask")) & 1
+    takes_each = bool(whole) and not other and strides is not None and strides[0] == 1
+    return takes_each and any(_is_drawn(part, label_of) for part in source.op.inputs)
+
+
+def _is_drawn(tensor: tf.Tensor, label_of: Callable[[tf.Tensor], Any]) -> bool:
+    """Whether every entry is a draw of many numbers, perhaps calculated with constants."""
+    op = tensor.op
+    if op.type in graph.DRAWS or op.type in graph.DRAWS_OF_A_STATE:
+        return bool(label_of(tensor).moved)
+    if op.type in _SAME:
+        return _is_drawn(op.inputs[0], label_of)
+    if op.type in _PARTS:
+        return _each_is_drawn(op, label_of)
+    place = _with_a_constant(op)
+    return place is not None and _is_drawn(op.inputs[place], label_of)
 
 
 def of_many(op: tf.Operation) -> bool:
