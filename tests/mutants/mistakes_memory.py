@@ -149,7 +149,7 @@ MISTAKES = (
         "gradients/proof/mapped.py",
         "    if isinstance(label, Rows) and label.checks:\n",
         "    if False:\n",
-        (f"{_TOLD}[as many rows as a variable says]", f"{_TOLD}[as many examples as are drawn]"),
+        (f"{_TOLD}[as many examples as are drawn]",),
     ),
     Mutation(
         "a metric owns what it tracks",

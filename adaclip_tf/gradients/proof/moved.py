@@ -9,6 +9,7 @@ was computed from the same state may be 0, too: so what is added to it, or taken
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ _SAME = graph.SAME_ORDER | {"StopGradient", "Bitcast"}
 _PARTS = {"StridedSlice": 0, "Slice": 0, "Unpack": 0, "Split": 1, "SplitV": 0, "GatherV2": 0}  # of which input
 _WITH_A_CONSTANT = frozenset({"Add", "AddV2", "Sub", "BitwiseXor", "Mul", "FloorMod"})
 _MANY = 2**16  # seeds that are fewer could be tried one after the other
+_OF_KERAS = (5387, 933199)  # of `SeedGenerator.next(ordered=False)`: all numbers below a prime but one, in turn
 _BACKWARDS = 2**63  # a negative number without its sign
 
 
@@ -46,37 +48,86 @@ def sets_back(op: tf.Operation) -> bool:
 
 
 def _counts_up(value: tf.Tensor, handle: tf.Tensor) -> bool:
-    """Whether it is what `handle` holds and more, perhaps times something, or modulo a large number."""
-    steps = 0
+    """Whether it is what `handle` holds and a constant more, perhaps modulo a large number; or as Keras goes on."""
+    step: Any = 0
+    factors, moduli = [], [2 ** (8 * value.dtype.size)]
     while value.op.type != "ReadVariableOp":
         op = value.op
-        if op.type in _SAME and value.dtype.is_integer:
-            value = op.inputs[0]
-        elif op.type in ("Add", "AddV2", "Mul", "FloorMod"):
-            number = next((one for one in op.inputs if tf.get_static_value(one) is not None), None)
-            if number is None or not _keeps_apart(op, number):
-                return False
-            steps += op.type != "Mul" and op.type != "FloorMod" and _is_step(number)
-            value = op.inputs[1] if number is op.inputs[0] else op.inputs[0]
-        else:
+        if not _is_long(value) or not (op.type in _SAME or op.type in ("Add", "AddV2", "Mul", "FloorMod")):
             return False
-    return steps > 0 and value.op.inputs[0] is handle
+        if op.type in _SAME:
+            value = op.inputs[0]
+            continue
+        place = _with_a_constant(op)
+        if place is None:
+            return False
+        number = _numbers(op.inputs[1 - place])
+        if op.type == "Mul":
+            factors.append(number)
+        elif op.type == "FloorMod":
+            moduli.extend(number.ravel())
+        else:
+            step = step + number
+        value = op.inputs[place]
+    if value.op.inputs[0] is not handle or not _is_a_step(step):
+        return False
+    if any(np.any(factor != 1) for factor in factors):
+        return (*(factor.item() for factor in factors if factor.size == 1), *moduli[1:]) == _OF_KERAS
+    return any(all(_leaves_many(int(one), modulus) for modulus in moduli) for one in np.ravel(step) if one)
+
+
+def _is_long(tensor: tf.Tensor) -> bool:
+    return tensor.dtype.is_integer and tensor.dtype.size >= 4
+
+
+def _numbers(tensor: tf.Tensor) -> np.ndarray:
+    """A constant, in Python's integers, which never overflow."""
+    return np.asarray(tf.get_static_value(tensor)).astype(object)
 
 
 def _is_step(tensor: tf.Tensor) -> bool:
-    """Whether it is a constant that is above 0 somewhere, and nowhere below."""
-    value = tf.get_static_value(tensor)
-    return value is not None and bool(np.all(value >= 0) and np.any(value > 0))
+    return tf.get_static_value(tensor) is not None and _is_a_step(_numbers(tensor))
+
+
+def _is_a_step(step: Any) -> bool:
+    """Whether it is above 0 somewhere, nowhere below, and so small that many of them come before the first again."""
+    values = np.ravel(step)
+    return all(0 <= value < _MANY for value in values) and any(value > 0 for value in values)
+
+
+def _leaves_many(multiple: int, modulus: int) -> bool:
+    """Whether multiples of a number are many, modulo another one."""
+    return modulus // math.gcd(multiple, modulus) >= _MANY
 
 
 def _keeps_apart(op: tf.Operation, number: tf.Tensor) -> bool:
     """Whether a calculation with a constant gives other results for other whole numbers, but for very few."""
-    value = np.asarray(tf.get_static_value(number))
+    value = _numbers(number)
     if op.type == "Mul":
         return bool(np.all(value != 0))
     if op.type == "FloorMod":
         return number is op.inputs[1] and bool(np.all(value >= _MANY))
     return True
+
+
+def _multiple(tensor: tf.Tensor) -> int:
+    """What all it was multiplied with makes together, on the way from a state, and the steps by which that goes on."""
+    on_the_way = graph.ancestors(tensor.op)
+    found = [part for op in on_the_way if op.type == "Mul" for part in op.inputs]
+    for write in (reader for op in on_the_way if moves_on(op) for reader in op.inputs[0].consumers()):
+        if graph.may_write(write):
+            found += [part for op in graph.ancestors(write.inputs[1].op) for part in op.inputs] + [write.inputs[1]]
+    numbers = [_numbers(part) for part in found if part.dtype.is_integer and tf.get_static_value(part) is not None]
+    return math.prod(math.prod({abs(int(one)) for one in number.ravel() if one}) for number in numbers)
+
+
+def _still_many(op: tf.Operation) -> bool:
+    """Whether what `op` cuts short are not multiples of so much that few are left: 65536 c % 65536 is always 0."""
+    if op.type not in ("Mul", "FloorMod", "Cast"):
+        return True
+    moduli = _numbers(op.inputs[1]).ravel() if op.type == "FloorMod" else [2 ** (8 * op.outputs[0].dtype.size)]
+    multiple = _multiple(op.outputs[0])
+    return all(_leaves_many(multiple, int(modulus)) for modulus in moduli)
 
 
 def handed_on(op: tf.Operation, labels: Sequence[Any], label_of: Callable[[tf.Tensor], Any]) -> frozenset[Any]:
@@ -92,18 +143,18 @@ def _keeps(op: tf.Operation, labels: Sequence[Any], places: list[int], label_of:
     """Whether the outputs are moved on as the inputs at `places` are."""
     if op.type in graph.DRAWS:  # of a seed: `publics` says what of
         return False
-    if op.type in ("Cast", "Bitcast") and not (op.outputs[0].dtype.is_integer and op.outputs[0].dtype.size >= 4):
+    if op.type in ("Cast", "Bitcast") and not _is_long(op.outputs[0]):
         return False
     if op.type in ("Pack", "StatelessRandomGetKeyCounter"):
         return True
     if op.type == "ConcatV2":
         return places[0] < len(op.inputs) - 1
     if op.type in _SAME:
-        return places == [0]
+        return places == [0] and _still_many(op)
     if op.type in _PARTS:  # a count may be in one entry alone
         place = _PARTS[op.type]
         return places == [place] and labels[place].drawn and _each_is_drawn(op, label_of)
-    return _with_a_constant(op) == places[0]
+    return _with_a_constant(op) == places[0] and _still_many(op)
 
 
 def _with_a_constant(op: tf.Operation) -> int | None:
