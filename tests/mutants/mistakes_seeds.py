@@ -139,10 +139,10 @@ MISTAKES = (
         (f"{_TOLD}[a count]", f"{_TOLD}[a seed generator with a seed]"),
     ),
     Mutation(
-        "a seed generator that was given a seed is a secret",
-        "_internal/keras3.py",
-        ' and getattr(part, "_initial_seed", None) is None',
-        "",
+        "where a state starts is always a secret",
+        "gradients/proof/memory.py",
+        " if handle in self.metrics.unknown_seeds else {handle})",
+        ")",
         (f"{_TOLD}[a seed generator with a seed]",),
     ),
     Mutation(
