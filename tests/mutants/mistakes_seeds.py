@@ -41,11 +41,11 @@ MISTAKES = (
         _values("set to a multiple of itself and more", "set to what it was, by turns"),
     ),
     Mutation(
-        "a state may go on by whole turns",
+        "a state may go on by half turns",
         _SEEDS,
         "all(_leaves_many(int(one), modulus) for modulus in moduli)",
         "True",
-        _values("up by a whole turn"),
+        _values("up by half a turn"),
     ),
     Mutation(
         "a state may go on through a few bits",

@@ -103,7 +103,7 @@ VALUES = {
     "set to a multiple of itself and more": _moved(lambda: STATE.assign(2 * STATE + 1)),
     "set to what it was, by turns": _moved(lambda: STATE.assign(-1 * STATE + 5)),
     "up and down again in one": _moved(lambda: STATE.assign(tf.add(tf.add(STATE, [0, 1]), [0, -1]))),
-    "up by a whole turn": _moved(lambda: STATE.assign((STATE + 65536) % 65536)),
+    "up by half a turn": _moved(lambda: STATE.assign((STATE + 32768) % 65536)),
     "up by half of all there is": _moved(lambda: STATE.assign_add([0, 2**30])),
     "up through a few bits": _moved(lambda: STATE.assign(tf.cast(tf.cast(STATE, tf.int8) + 1, tf.int32))),
     "multiples modulo what they are of": _moved(_up, lambda seed: 65536 * seed % 65536),
