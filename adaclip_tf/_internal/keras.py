@@ -22,6 +22,7 @@ GENERATION = 2 if getattr(tf.keras, "__version__", "2.15").startswith("2.") else
 
 if GENERATION == 2:
     from adaclip_tf._internal.keras2 import (
+        HOLDERS,
         BatchNormalization,
         LossScaleOptimizer,
         OptimizerBase,
@@ -29,6 +30,7 @@ if GENERATION == 2:
         clone,
         has_keras_train_step,
         has_state,
+        held_by,
         index_of,
         is_step_function,
         last_learning_rate,
@@ -43,10 +45,12 @@ if GENERATION == 2:
         saving,
         steps_per_execution,
         takes_tensors_as_logs,
+        unknown_seed,
         update_by,
     )
 else:
     from adaclip_tf._internal.keras3 import (  # type: ignore[assignment]
+        HOLDERS,
         BatchNormalization,
         LossScaleOptimizer,
         OptimizerBase,
@@ -54,6 +58,7 @@ else:
         clone,
         has_keras_train_step,
         has_state,
+        held_by,
         index_of,
         is_step_function,
         last_learning_rate,
@@ -68,11 +73,13 @@ else:
         saving,
         steps_per_execution,
         takes_tensors_as_logs,
+        unknown_seed,
         update_by,
     )
 
 __all__ = [
     "GENERATION",
+    "HOLDERS",
     "BatchNormalization",
     "FitCall",
     "LossScaleOptimizer",
@@ -82,6 +89,7 @@ __all__ = [
     "has_keras_train_step",
     "has_several_workers",
     "has_state",
+    "held_by",
     "index_of",
     "is_chief",
     "is_functional",
@@ -105,5 +113,6 @@ __all__ = [
     "steps_per_execution",
     "strategy_of",
     "takes_tensors_as_logs",
+    "unknown_seed",
     "update_by",
 ]

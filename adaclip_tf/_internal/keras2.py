@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from adaclip_tf._internal.keras_both import FitCall, decay_on_all_replicas, is_called_in
+from adaclip_tf._internal.keras_both import FitCall, decay_on_all_replicas, is_called_in, variables_in
 
 # Keras's adapters for data that it cuts into batches itself.
 _ARRAY_ADAPTERS = {"TensorLikeDataAdapter", "CompositeTensorDataAdapter", "ListsOfScalarsDataAdapter"}
@@ -44,6 +44,22 @@ def clone(model: Any, clone_function: Any) -> Any:
 def own_weights(layer: Any) -> list[Any]:
     """The weights that a layer itself has. The public `weights` adds those of the layers in it."""
     return layer._trainable_weights + layer._non_trainable_weights
+
+
+HOLDERS = (tf.Module, tf.keras.optimizers.Optimizer)  # what holds variables: layers are modules
+
+
+def held_by(part: Any) -> list[Any]:
+    """The variables that a layer, an optimizer or a module has by itself, and not by a layer or a metric in it."""
+    if isinstance(part, tf.keras.layers.Layer):
+        own = [*getattr(part, "_trainable_weights", ()), *getattr(part, "_non_trainable_weights", ())]
+        return own + variables_in(getattr(part, "_self_tracked_trackables", ()))  # lists of variables
+    return variables_in(getattr(part, "__dict__", {}).values())
+
+
+def unknown_seed(part: Any) -> Any:
+    """The state of a seed of which nobody knows where it starts: Keras 2 keeps none in a variable of its own."""
+    del part
 
 
 def has_keras_train_step(model: Any) -> bool:

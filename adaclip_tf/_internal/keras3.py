@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from adaclip_tf._internal import keras3_workers, versions
-from adaclip_tf._internal.keras_both import FitCall, decay_on_all_replicas, is_called_in
+from adaclip_tf._internal.keras_both import FitCall, decay_on_all_replicas, is_called_in, variables_in
 
 if keras.config.backend() != "tensorflow":  # by a configuration file: `versions` has looked at the environment
     raise ImportError(versions.other_backend(keras.config.backend()))
@@ -62,6 +62,22 @@ def clone(model: Any, clone_function: Any) -> Any:
 def own_weights(layer: Any) -> list[Any]:
     """The weights that a layer itself has. The public `weights` adds those of the layers in it."""
     return [*layer._trainable_variables, *layer._non_trainable_variables]
+
+
+HOLDERS = (keras.layers.Layer, keras.optimizers.Optimizer, keras.random.SeedGenerator, tf.Module)  # of variables
+
+
+def held_by(part: Any) -> list[Any]:
+    """The variables that a layer, an optimizer or a module has by itself, and not by a layer or a metric in it."""
+    if is_layer(part):
+        return [*getattr(part, "_trainable_variables", ()), *getattr(part, "_non_trainable_variables", ())]
+    return variables_in(getattr(part, "__dict__", {}).values())
+
+
+def unknown_seed(part: Any) -> Any:
+    """The state of a seed of which nobody knows where it starts, since Keras drew it itself; None for anything else."""
+    is_drawn = isinstance(part, keras.random.SeedGenerator) and getattr(part, "_initial_seed", None) is None
+    return getattr(part, "state", None) if is_drawn else None
 
 
 def has_keras_train_step(model: Any) -> bool:

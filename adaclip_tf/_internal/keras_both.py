@@ -51,6 +51,20 @@ def layers_of(model: Any) -> list[Any]:
     return list(model._flatten_layers(include_self=False)) if hasattr(model, "_flatten_layers") else []
 
 
+def variables_in(values: Iterable[Any]) -> list[Any]:
+    """The variables among `values`, and in lists and dictionaries of these."""
+    found, pending, seen = [], list(values), set()
+    while pending:
+        value = pending.pop()
+        if isinstance(value, (list, tuple, dict)):
+            if id(value) not in seen:
+                seen.add(id(value))
+                pending.extend(value.values() if isinstance(value, dict) else value)
+        elif isinstance(value, tf.Variable) or hasattr(type(value), "assign"):  # the latter of Keras 3
+            found.append(value)
+    return found
+
+
 def is_functional(model: Any) -> bool:
     """Whether it is a model that Keras can copy: functional or sequential, without a `call` of its own."""
     names = {kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("keras.")}

@@ -100,6 +100,55 @@ _keeps("written_by_sum_of_examples", lambda kept, x: kept.assign(tf.reduce_sum(x
 _keeps("written_by_last_loss", lambda kept, x: kept.assign(tf.reduce_max(tf.linalg.svd(x, compute_uv=False))))
 
 
+class _Shows(tf.keras.metrics.Metric):
+    """Shows a weight of a layer, and tracks it so."""
+
+    def __init__(self, shown):
+        super().__init__(name="shows")
+        self.shown = shown
+
+    def update_state(self, *args, **kwargs):
+        del args, kwargs
+
+    def reset_state(self):
+        pass
+
+    def result(self):
+        return tf.reduce_sum(self.shown)
+
+
+class _Averages(L.Layer):
+    """Keeps a moving average in a weight that the loss does not read."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean = self.add_weight(shape=(4,), trainable=False, initializer="zeros", name="mean")
+
+    def call(self, x):
+        self.mean.assign(0.9 * self.mean + 0.1 * tf.reduce_mean(x, axis=0))
+        return x
+
+
+@case("refused", fast=("graph",))
+def written_where_a_metric_looks():
+    layer = _Averages()
+    return net(
+        [L.Dense(4, "tanh"), layer, L.Dense(3)],
+        features(),
+        compile={"metrics": [_Shows(layer.mean)]},
+        memory=lambda: [layer.mean.numpy()],
+        reset=lambda: layer.mean.assign(np.zeros(4)),
+    )
+
+
+@case("accepted")
+def weight_at_which_a_metric_looks():
+    layer = L.Dense(4, "tanh")
+    problem = net([layer, L.Dense(3)], features())
+    problem.compile = {"metrics": [_Shows(layer.kernel), "accuracy"]}
+    return problem
+
+
 def _remembering(wrap):
     """Python that adds what it saw last, somewhere in a graph."""
     kept = [np.zeros(4, np.float32)]

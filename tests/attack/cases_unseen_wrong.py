@@ -224,12 +224,25 @@ def _counted_elsewhere(layer, x):
     return tf.random.stateless_normal(tf.shape(x), 0 * layer.state)
 
 
+def _less_itself(layer, x):
+    layer.state.assign_add([1, 1])
+    state = tf.identity(layer.state)
+    return tf.random.stateless_normal(tf.shape(x), state - tf.cast(tf.cast(state, tf.float32), tf.int32))
+
+
+def _zero_beside_a_draw(layer, x):
+    del layer
+    pair = tf.stack([tf.random.uniform([], maxval=2**30, dtype=tf.int32), 0, 0])
+    return tf.random.stateless_normal(tf.shape(x), tf.cast(pair, tf.int64)[1:])
+
+
 def _generator_reset(layer, x):
     layer.generator.reset_from_seed(1)
     return layer.generator.normal(tf.shape(x))
 
 
-for _function in (_set_back, _set_to_itself, _counted_up_and_back, _counted_elsewhere, _generator_reset):
+_ALIKE = (_set_back, _set_to_itself, _counted_up_and_back, _counted_elsewhere, _less_itself, _zero_beside_a_draw)
+for _function in (*_ALIKE, _generator_reset):
 
     def _build(function=_function):
         return net([L.Dense(4, "tanh"), _Noisy(function), L.Dense(3)], features())

@@ -110,8 +110,8 @@ MISTAKES = (
     Mutation(
         "numbers of a fixed seed count as draws",
         "gradients/proof/publics.py",
-        "    is_moved = moved.moves_on(op)\n",
-        "    is_moved = op.outputs[0].dtype.is_integer\n",
+        " if moved.moves_on(op) else label",
+        " if op.outputs[0].dtype.is_integer else label",
         ("tests/gradients/proof/proof_test.py::test_seeds_that_the_step_moves_on_are_draws[False-False]",),
     ),
     Mutation(

@@ -6,6 +6,8 @@ from tests.mutants.mutation import Mutation
 
 _FILE = "tests/gradients/proof/memory_test.py"
 _WRITTEN = f"{_FILE}::test_what_a_batch_decides_may_not_be_written"
+_METRICS = "tests/gradients/proof/metrics_test.py"
+_TOLD = "tests/gradients/proof/mapped_test.py::test_what_is_not_known_is_told"
 _PYTHON = f"{_FILE}::test_python_gets_nothing_of_a_batch"
 
 MISTAKES = (
@@ -131,9 +133,47 @@ MISTAKES = (
     Mutation(
         "what is mapped over batches may make two rows of one",
         "gradients/proof/mapped.py",
-        "        if isinstance(label, Rows) and (label.axis != 0 or label.rows not in (None, 1)):\n",
-        "        if False:\n",
+        "(label.axis != 0 or label.outer != 1 or label.rows not in (None, 1))",
+        "False",
         ("tests/gradients/proof/mapped_test.py::test_what_mixes_is_refused[two rows each]",),
+    ),
+    Mutation(
+        "nobody is told that only a run says how many rows are made of one",
+        "gradients/proof/mapped.py",
+        "    if isinstance(label, Rows) and label.rows is None:\n",
+        "    if False:\n",
+        (f"{_TOLD}[a row for each time]",),
+    ),
+    Mutation(
+        "nobody is told what only a run says of batches",
+        "gradients/proof/mapped.py",
+        "    if isinstance(label, Rows) and label.checks:\n",
+        "    if False:\n",
+        (f"{_TOLD}[as many examples as are drawn]",),
+    ),
+    Mutation(
+        "a metric owns what it tracks",
+        "gradients/proof/metrics.py",
+        "                    found.pop(number, None)\n",
+        "                    pass\n",
+        (
+            f"{_METRICS}::test_what_a_layer_holds_is_no_metrics[the variable]",
+            f"{_METRICS}::test_nor_is_what_an_optimizer_or_a_module_holds",
+        ),
+    ),
+    Mutation(
+        "a metric that is made in a step owns what it tracks",
+        "gradients/proof/metrics.py",
+        "itertools.chain(layers, self._alive())",
+        "()",
+        (f"{_METRICS}::test_nor_is_it_where_the_metric_was_made_while_a_model_is_at_work",),
+    ),
+    Mutation(
+        "a step keeps all layers alive",
+        "gradients/proof/metrics.py",
+        "weakref.ref(part) for part in found",
+        "(lambda part=part: part) for part in found",
+        (f"{_METRICS}::test_models_are_not_kept_alive",),
     ),
     Mutation(
         "what is mapped over batches may keep them",

@@ -326,8 +326,8 @@ MISTAKES = (
     Mutation(
         "the loss may read a metric",
         "gradients/proof/memory.py",
-        "if write.handle not in found.metrics or write.handle in read:",
-        "if write.handle not in found.metrics:",
+        "if not found.is_metric_by_now(write.handle) or write.handle in read:",
+        "if not found.is_metric_by_now(write.handle):",
         ("tests/gradients/proof/proof_test.py::test_what_the_loss_read_is_no_metric_later[True]",),
     ),
     Mutation(

@@ -27,6 +27,7 @@ _PROOF = (
     "tests/gradients/proof/attributes_test.py",
     "tests/gradients/proof/elements_test.py",
     "tests/gradients/proof/mapped_test.py",
+    "tests/gradients/proof/metrics_test.py",
     "tests/gradients/proof/moved_test.py",
 )
 _ATTACK = "tests/attack/attack_test.py::test_some_cases"
@@ -112,6 +113,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gradients/proof/metrics.py": _PROOF,
     "gradients/proof/parts.py": _PROOF,
     "gradients/proof/publics.py": _PROOF,
+    "gradients/proof/seeds.py": ("tests/gradients/proof/seeds_test.py", "tests/gradients/proof/callers_test.py"),
     "gradients/proof/shapes.py": _PROOF,
     "gradients/proof/sizes.py": _PROOF,
     "gradients/proof/strided.py": _PROOF,

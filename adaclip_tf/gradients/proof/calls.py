@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import elementwise, memory
-from adaclip_tf.gradients.proof.labels import EVERYWHERE, Lost, Public, Rows, Sizes, Unproven
+from adaclip_tf.gradients.proof.labels import EVERYWHERE, SECRET, Lost, Public, Rows, Sizes, Unproven
 from adaclip_tf.gradients.proof.symbols import Count
 from adaclip_tf.gradients.proof.table import CALLS, Listed, describe
 from adaclip_tf.gradients.proof.walk import Walk
@@ -116,8 +116,16 @@ def _either(labels: tuple[Public, ...]) -> Public:
     return Public(
         counted=any(label.counted for label in labels),
         drawn=all(label.drawn for label in labels),
-        moved=all(label.moved for label in labels),
+        moved=_moved(labels),
     )
+
+
+def _moved(labels: tuple[Public, ...]) -> frozenset[Any]:
+    """Where the one or the other comes from; nobody knows it where that holds for both."""
+    if not all(label.moved for label in labels):
+        return frozenset()
+    states = frozenset().union(*(label.moved for label in labels))
+    return states if all(SECRET in label.moved for label in labels) else states - {SECRET}
 
 
 def _loop(walk: Walk, op: tf.Operation, labels: list[Any]) -> Any:

@@ -35,23 +35,24 @@ class Public:
         when the first one leaves.
       counted: whether its extents may depend on N. Only the axis that meets the examples may.
       drawn: whether it holds random numbers that are drawn anew in every step.
-      moved: whether it holds whole numbers that are others in every step, as a seed should, see `moved`.
+      moved: the states that its whole numbers come from, which are others in every step, as a seed should be; empty
+        where they are not. `SECRET` is among them if nobody knows where they start. See `moved`.
     """
 
     uniform: frozenset[int] | None = frozenset()
     counted: bool = False
     drawn: bool = False
-    moved: bool = False
+    moved: frozenset[Any] = frozenset()
 
     def is_uniform(self, axis: int) -> bool:
         return self.uniform is None or axis in self.uniform
 
-    def but(self, *, counted: bool = False, drawn: bool = False, moved: bool = False) -> Public:
+    def but(self, *, counted: bool = False, drawn: bool = False, moved: frozenset[Any] = frozenset()) -> Public:
         """The same, with what its inputs add."""
         if not counted and not drawn and not moved:
             return self
         return dataclasses.replace(
-            self, counted=self.counted or counted, drawn=self.drawn or drawn, moved=self.moved or moved
+            self, counted=self.counted or counted, drawn=self.drawn or drawn, moved=self.moved | moved
         )
 
 
@@ -107,6 +108,7 @@ class Lost:
 Label = Union[Public, Rows, Summed, Sizes, Lost]
 EVERYWHERE = Public(None)  # scalars, zeros, ones
 DRAWN = Public(None, drawn=True)  # independent random numbers
+SECRET = "secret"  # stands among the states of `moved`
 
 
 class Unproven(Exception):

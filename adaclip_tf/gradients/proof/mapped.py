@@ -29,7 +29,7 @@ def check(mapped: Any) -> None:
     for label in labels:
         if isinstance(label, Summed) or (isinstance(label, Lost) and label.mixing):
             raise ValueError(f"A function that is mapped over batches mixes examples: {label.reason}, {_FIX}")
-        if isinstance(label, Rows) and (label.axis != 0 or label.rows not in (None, 1)):
+        if isinstance(label, Rows) and (label.axis != 0 or label.outer != 1 or label.rows not in (None, 1)):
             raise ValueError(
                 "A function that is mapped over batches does not return a row for each of their examples, so that an "
                 "example could count several times. Keep several views of one along an axis behind the first."
@@ -40,13 +40,24 @@ def check(mapped: Any) -> None:
                 f"A function that is mapped over batches keeps what it saw of them, by the op {write.op.name!r} "
                 f"({write.op.type}), {_FIX}"
             )
-    unknown = next((label.reason for label in labels if isinstance(label, Lost)), None)
+    unknown = next((why for why in (_unknown(walk, label) for label in labels) if why is not None), None)
     if unknown is not None:
         logging.warning(
             "A function that is mapped over batches is not known to keep examples apart, and epsilon takes for granted "
             "that it does: %s.",
             unknown,
         )
+
+
+def _unknown(walk: Walk, label: Any) -> str | None:
+    """Why a result is not known to have a row for each example; None if it is. Nobody looks at the function's runs."""
+    if isinstance(label, Lost):
+        return label.reason
+    if isinstance(label, Rows) and label.checks:
+        return f"only a run tells whether {walk.checks.all[min(label.checks)].what}"
+    if isinstance(label, Rows) and label.rows is None:
+        return "only a run tells how many rows it returns for each of them"
+    return None
 
 
 def check_choice(predicate: Any) -> None:

@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import metrics, moved
-from adaclip_tf.gradients.proof.labels import EVERYWHERE, Lost, Public, Sizes
+from adaclip_tf.gradients.proof.labels import EVERYWHERE, SECRET, Lost, Public, Sizes
 
 if TYPE_CHECKING:
     from adaclip_tf.gradients.proof.walk import Walk
@@ -65,17 +65,23 @@ class Memory:
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
-        self.metrics: dict[Any, Any] = {}  # handles of Keras metrics, as far as they were asked for, by their ids
+        self.metrics = metrics.Known()
         self.is_watching = False  # whether the loss is there already
         self.reads: dict[Any, list[tuple[Walk, tf.Operation]]] = {}  # of what is no metric, by handle
-        self._looked = False
+        self.known: set[tf.Operation] = set()  # draws from states of which anybody may know where they start
         self._relied: set[Any] = set()  # states that random numbers come from
         self._set_back: dict[Any, tf.Operation] = {}  # by handle: what may write a number that was there before
 
-    def relies_on(self, handle: Any) -> None:
-        """Notes that random numbers come from a state, which nothing may set back: not behind the loss either."""
+    def states(self, handle: Any) -> frozenset[Any]:
+        """What to say of numbers that are read from a state that the step moves on."""
+        return frozenset({handle, SECRET} if handle in self.metrics.unknown_seeds else {handle})
+
+    def relies_on(self, op: tf.Operation, states: frozenset[Any]) -> None:
+        """Notes that random numbers come from states, which nothing may set back: not behind the loss either."""
         if not self.is_watching:  # what the optimizer itself draws comes behind the loss
-            self._relied.add(handle)
+            self._relied |= states - {SECRET}
+            if SECRET not in states:
+                self.known.add(op)
 
     def check_states(self) -> None:
         for handle in self._relied & self._set_back.keys():
@@ -89,10 +95,19 @@ class Memory:
     def is_metric(self, handle: Any) -> bool:
         """Whether this is the handle of a Keras metric's variable."""
         if handle not in self.metrics and handle not in self.reads:
-            self.metrics |= metrics.handles_of(metrics.of_running_models())
-            if not self._looked:
-                self.metrics |= metrics.handles_of(metrics.all_there_are())
-                self._looked = True
+            if self.metrics.has_looked:
+                self.metrics.look_at_running_models()
+            else:
+                self.metrics.look_everywhere()
+        return handle in self.metrics
+
+    def is_metric_by_now(self, handle: Any) -> bool:
+        """The same, also for one that Keras made while it traced the step."""
+        if handle not in self.metrics and self.metrics.has_looked:
+            self.metrics.look_at_running_models()
+        if handle not in self.metrics:
+            self.metrics.look_everywhere()
+        self.look_again()
         return handle in self.metrics
 
     def look_again(self) -> None:
@@ -192,14 +207,9 @@ def check(walk: Walk, read: set[Any]) -> None:
         if write.handle is None:
             is_python = any(op.type in graph.PYTHON for op in (write.op, *graph.inside(write.op)))
             raise ValueError(_python_message(write) if is_python else _message(write, False))
-        if write.handle not in found.metrics:
-            if any(write.handle in handles.ids for handles in _exempt):
-                continue
-            found.metrics |= metrics.handles_of(metrics.of_running_models())
-            if write.handle not in found.metrics:
-                found.metrics |= metrics.handles_of(metrics.all_there_are())
-            found.look_again()
-        if write.handle not in found.metrics or write.handle in read:
+        if any(write.handle in handles.ids for handles in _exempt):
+            continue
+        if not found.is_metric_by_now(write.handle) or write.handle in read:
             raise ValueError(_message(write, write.handle in found.metrics))
 
 
@@ -248,5 +258,6 @@ def _message(write: Write, is_metric: bool) -> str:
         f"{text} in a variable or another resource, where no noise protects it: it is saved with the model, and may "
         "change the gradients of later batches. Replace BatchNormalization by LayerNormalization or "
         "GroupNormalization, or freeze it (`layer.trainable = False`); use stateful=False in recurrent layers, and no "
-        "layer that remembers examples. What you only want to watch belongs into a Keras metric."
+        "layer that remembers examples. What you only want to watch belongs into a Keras metric, in "
+        "a variable of its own."
     )

@@ -9,7 +9,7 @@ import tensorflow as tf
 from adaclip_tf.gradients import graph
 from adaclip_tf.gradients.proof import memory, moved, sources
 from adaclip_tf.gradients.proof.contractions import IMAGE_OPS, has_windows_of_one, letters_of
-from adaclip_tf.gradients.proof.labels import DRAWN, EVERYWHERE, Public, rank
+from adaclip_tf.gradients.proof.labels import DRAWN, EVERYWHERE, SECRET, Public, rank
 from adaclip_tf.gradients.proof.strided import StridedSlice
 from adaclip_tf.gradients.proof.table import Labels, public
 from adaclip_tf.gradients.proof.walk import Walk
@@ -37,10 +37,9 @@ def _alike(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
 @public("ReadVariableOp")
 def _read(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     """A seed that the step itself moves on, as Keras 3's seed generators do, gives other numbers in every step."""
-    del walk, labels
-    is_moved = moved.moves_on(op)
+    del labels
     label = EVERYWHERE if op.outputs[0].shape.rank == 0 else Public()
-    return label.but(moved=is_moved)
+    return label.but(moved=walk.memory.states(memory.root(walk, op.inputs[0]))) if moved.moves_on(op) else label
 
 
 @public(*graph.DRAWS, sizes=[0])
@@ -50,11 +49,13 @@ def _drawn(walk: Walk, op: tf.Operation, labels: Labels) -> Public:
     if op.type.startswith("Stateless") and not labels[1].moved:
         return EVERYWHERE if op.outputs[0].shape.rank == 0 else Public()
     if op.type.startswith("Stateless"):
-        for read in filter(moved.moves_on, graph.ancestors(op.inputs[1].op)):
-            walk.memory.relies_on(memory.root(walk, read.inputs[0]))
-    if op.type in graph.DRAWS_OF_A_STATE:
-        walk.memory.relies_on(memory.root(walk, op.inputs[0]))
-    return DRAWN.but(moved=moved.of_many(op))
+        states = labels[1].moved
+    elif op.type in graph.DRAWS_OF_A_STATE:
+        states = frozenset({memory.root(walk, op.inputs[0])})
+    else:
+        states = frozenset({SECRET})
+    walk.memory.relies_on(op, states)
+    return DRAWN.but(moved=states if moved.of_many(op) else frozenset())
 
 
 @public(*(graph.ENTRYWISE - {"ZerosLike", "OnesLike"}))

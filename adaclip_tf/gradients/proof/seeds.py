@@ -29,16 +29,16 @@ _NEWS = (
 )
 
 
-def warn(loss: tf.Tensor, ancestors: Iterable[tf.Operation], models: Iterable[Any]) -> None:
-    """Says, once, that `loss` draws numbers of a seed that was set."""
-    draws = [op for op in ancestors if op.type in graph.RANDOM]
+def warn(loss: tf.Tensor, ancestors: Iterable[tf.Operation], models: Iterable[Any], known: set[tf.Operation]) -> None:
+    """Says, once, that `loss` draws numbers of a seed that was set; `known` draw from states with a known start."""
+    draws = [inner for op in ancestors for inner in (op, *graph.inside(op)) if inner.type in graph.RANDOM]
     if draws:
-        why = _why(loss, draws, models)
+        why = _why(loss, draws, models, known)
         if why is not None:
             logging.log_first_n(logging.WARNING, _NEWS, 1, why)
 
 
-def _why(loss: tf.Tensor, draws: list[tf.Operation], models: Iterable[Any]) -> str | None:
+def _why(loss: tf.Tensor, draws: list[tf.Operation], models: Iterable[Any], known: set[tf.Operation]) -> str | None:
     if loss.graph.seed is not None:
         return "a global seed is set (`tf.random.set_seed`, `keras.utils.set_random_seed`)"
     if any("seed" in op.node_def.attr and (op.get_attr("seed") or op.get_attr("seed2")) for op in draws):
@@ -48,4 +48,6 @@ def _why(loss: tf.Tensor, draws: list[tf.Operation], models: Iterable[Any]) -> s
     for layer in (layer for model in models for layer in keras.layers_of(model)):
         if getattr(layer, "seed", None) is not None:
             return f"the layer {layer.name!r} has a seed"
+    if not known.isdisjoint(draws):
+        return "some come from a count, or from a `SeedGenerator` with a seed, so that they start where anybody knows"
     return None

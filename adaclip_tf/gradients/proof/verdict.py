@@ -58,7 +58,7 @@ class Proof:
         self._check_counts()
         memory.watch(self.walk, read)
         callers.watch(self.walk, self.data, lambda: ancestors | numbers.behind_writes(self.walk))
-        seeds.warn(loss, ancestors, metrics.running_models())
+        seeds.warn(loss, ancestors, metrics.running_models(), self.walk.memory.known)
 
     @property
     def data(self) -> tuple[tf.Tensor, ...]:

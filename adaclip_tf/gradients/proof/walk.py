@@ -232,10 +232,10 @@ class Walk:
                 raise Unproven("is not known to tell nobody how many examples there are")
             told = COUNTED[op.type](self, op, labels) if op.outputs else None
             result = result if told is None else told
-        drawn, is_moved = any(label.drawn for label in known), moved.hands_on(op, labels)
+        drawn, states = any(label.drawn for label in known), moved.handed_on(op, labels, self.label)
         per_output = result if isinstance(result, list) else [result] * len(op.outputs)
         return [
-            label.but(counted=long and not tensor.shape.is_fully_defined(), drawn=drawn, moved=is_moved)
+            label.but(counted=long and not tensor.shape.is_fully_defined(), drawn=drawn, moved=states)
             if isinstance(label, Public)
             else label
             for tensor, label in zip(op.outputs, per_output)

@@ -64,6 +64,37 @@ def test_what_a_function_keeps_is_refused():
         given.check(_batches().map(remember))
 
 
-def test_what_is_not_known_is_told(caplog):
-    given.check(_batches().map(lambda x, y: (tf.linalg.expm(tf.linalg.diag(x))[:, 0], y)))
+def _windows():
+    """Batches [batch, time, 4] of which nobody knows how many times there are."""
+    return tf.data.Dataset.from_tensor_slices((X[:, None], Y)).padded_batch(5, padded_shapes=([None, 4], []))
+
+
+def _as_many_as_drawn(x, y):
+    many = tf.random.uniform([], 2, 4, tf.int32)
+    return tf.slice(x, [0, 0], [many, 4]), tf.slice(y, [0], [many])
+
+
+THREE = tf.Variable(3)
+TOLD = {
+    "an op that is not known": lambda: _batches().map(lambda x, y: (tf.linalg.expm(tf.linalg.diag(x))[:, 0], y)),
+    "a row for each time": lambda: _windows().map(lambda x, y: (tf.reshape(x, [-1, 4]), tf.repeat(y, tf.shape(x)[1]))),
+    "as many rows as a variable says": lambda: _batches().map(lambda x, y: (tf.repeat(x, THREE, axis=0), y)),
+    "as many examples as are drawn": lambda: _batches().map(_as_many_as_drawn),
+}
+SILENT = {
+    "each by itself": lambda: _batches().map(lambda x, y: (tf.reshape(x, [-1, 2, 2]), tf.one_hot(y, 10))),
+    "times of unknown number": lambda: _windows().map(lambda x, y: (tf.reshape(2.0 * x, tf.shape(x)), y)),
+    "a mean over times": lambda: _windows().map(lambda x, y: (tf.reduce_mean(x, axis=1), y)),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_is_not_known_is_told(name, caplog):
+    given.check(TOLD[name]())
     assert "not known to keep examples apart" in caplog.text
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_what_is_known_is_not(name, caplog):
+    given.check(SILENT[name]())
+    assert not caplog.text
