@@ -104,6 +104,14 @@ def test_microbatches_of_two():
     np.testing.assert_allclose(actual, [[4 * 2.5], [4 * 12.5]], rtol=1e-5)
 
 
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_nothing_is_summed_of_no_examples(jit_compile):
+    w = tf.Variable([2.0])
+    step = lambda x: (tf.square(x[:, 0] * w[0]), [w])  # noqa: E731
+    signature = [tf.TensorSpec([None, 1])]
+    assert _traced(step, signature=signature, jit_compile=jit_compile)(tf.zeros([0, 1]))[0].shape == (0, 1)
+
+
 def test_dropout_draws_for_every_example():
     tf.keras.utils.set_random_seed(0)
     model = tf.keras.Sequential([tf.keras.layers.Dropout(0.5), tf.keras.layers.Dense(1, use_bias=False)])
