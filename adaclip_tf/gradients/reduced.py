@@ -186,8 +186,8 @@ class _Scalar:
         known = {term.shape[0] for term in terms} - {None}
         if len(known) > 1:
             raise ValueError(f"{_UNLIKE} There are {' and '.join(map(str, sorted(known)))} entries.")
-        if any(isinstance(label, Lost) for label in labels):
-            return _alike(terms, [not isinstance(label, Lost) for label in labels])
+        if any(isinstance(label, Lost) or getattr(label, "checks", None) for label in labels):
+            return [_alike(terms, [not isinstance(label, Lost) for label in labels])]
         return terms
 
 
@@ -235,7 +235,7 @@ def _averaged(term: tf.Tensor, rows: int | None, single: tf.Tensor) -> tf.Tensor
     return tf.reduce_mean(tf.reshape(term, shape), axis=1)
 
 
-def _alike(terms: list[tf.Tensor], followed: list[bool]) -> list[tf.Tensor]:
+def _alike(terms: list[tf.Tensor], followed: list[bool]) -> tf.Tensor:
     """Their sum, if the run shows them to be of one length. If not, it is empty, which no loss of a batch may be.
 
     XLA drops assertions, and can't add up what is of other lengths: what was not `followed` is cut to fit.
@@ -245,8 +245,9 @@ def _alike(terms: list[tf.Tensor], followed: list[bool]) -> list[tf.Tensor]:
     are_alike = tf.reduce_all(tf.equal(tf.stack([made.extent(term, 0) for term in terms]), count))
     rest = tf.fill([count], float("nan"))
     fitting = [
-        term if own or term is first else tf.concat([term, rest], 0)[:count] for term, own in zip(terms, followed)
+        term if is_followed or term is first else tf.concat([term, rest], 0)[:count]
+        for term, is_followed in zip(terms, followed)
     ]
     with tf.control_dependencies([tf.raw_ops.Assert(condition=are_alike, data=[tf.constant(_UNLIKE)])]):
-        length = tf.where(are_alike, count, 0)
-    return [tf.add_n(fitting)[:length]]
+        total = tf.add_n(fitting)
+    return total if all(followed) else total[: tf.where(are_alike, count, 0)]

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from adaclip_tf import DPFixedClipSGD
+from adaclip_tf._internal import keras
 from adaclip_tf.gradients import backward, graph, isolated, paths, proof
 from tests import models
 
@@ -106,6 +107,8 @@ def test_microbatches_of_two():
 
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_nothing_is_summed_of_no_examples(jit_compile):
+    if jit_compile and keras.GENERATION == 2:
+        pytest.skip("XLA of TensorFlow 2.15 can't write to a list without entries, not even in a loop without rounds")
     w = tf.Variable([2.0])
     step = lambda x: (tf.square(x[:, 0] * w[0]), [w])  # noqa: E731
     signature = [tf.TensorSpec([None, 1])]
