@@ -74,11 +74,11 @@ MISTAKES = (
         (f"{_DIVISORS}::test_a_sum_over_the_expected_batch_is_the_mean_of_such_a_batch",),
     ),
     Mutation(
-        "a loss may be multiplied by how many examples there are, or by what was drawn",
+        "a loss may be multiplied by how many examples there are",
         "gradients/reduced.py",
         "        fits = isinstance(label, Public) and not label.counted and not label.drawn",
-        "        fits = not isinstance(label, Lost)",
-        (_NOT_PUBLIC,),
+        '        fits = type(label).__name__ == "Sizes" or (isinstance(label, Public) and not label.drawn)',
+        (f"{_NOT_PUBLIC}[their number]",),
     ),
     Mutation(
         "a loss may be multiplied by what is drawn",
@@ -111,8 +111,8 @@ MISTAKES = (
     Mutation(
         "terms of unlike lengths are cut to fit, and nobody is told",
         "gradients/reduced.py",
-        "        length = tf.where(are_alike, count, 0)",
-        "        length = count",
+        "    return total if all(followed) else total[: tf.where(are_alike, count, 0)]",
+        "    return total",
         (f"{_REDUCED}::test_they_are_no_loss_of_a_batch_where_assertions_are_dropped",),
     ),
     Mutation(
@@ -121,6 +121,13 @@ MISTAKES = (
         "        if len(known) > 1:",
         "        if False:",
         (f"{_REDUCED}::test_means_over_unlike_numbers_of_entries_are_refused",),
+    ),
+    Mutation(
+        "lengths that are left to the run are alike",
+        "gradients/reduced.py",
+        ' or getattr(label, "checks", None) for',
+        " for",
+        (f"{_REDUCED}::test_lengths_that_are_left_to_the_run_are_asked_for",),
     ),
     Mutation(
         "a mean of weights is a term of each example",
@@ -135,12 +142,5 @@ MISTAKES = (
         "count, tape, self.expected_batch_size)",
         "count, tape)",
         ("tests/attack/attack_test.py::test_some_cases[average_loss_of_the_expected_batch-graph]",),
-    ),
-    Mutation(
-        "a batch without examples has a first one",
-        "gradients/isolated.py",
-        "tf.reduce_sum(rows[:1])",
-        "rows[0]",
-        ("tests/gradients/isolated_test.py::test_nothing_is_summed_of_no_examples",),
     ),
 )
