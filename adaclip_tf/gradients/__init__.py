@@ -11,6 +11,7 @@
 | `gathers`  | the gradient of a gather within each example, as a product                         |
 | `graph/`   | questions about TensorFlow's graphs, which all of these ask there                   |
 | `reduced`  | from the mean over a batch back to the loss of each example                        |
+| `divisors` | what a sum over the batch was divided by: is it a mean?                              |
 | `weighted` | weights of examples, which clipping does not undo                                  |
 | `backward` | one backward pass, and what it was made from                                       |
 

@@ -202,7 +202,7 @@ class _Copy:
             else:  # variables above all: captured anew, under the handle they are known by
                 self.replace(internal, tf.gather(external, rows) if along else external)
         self._entries = {tensor.op for piece in proven.pieces for tensor in piece.tensors}  # are not copied themselves
-        self._batch, self._place = backward.loss.shape[0], rows[0] if rows.shape[0] != 0 else tf.constant(0)
+        self._batch, self._place = backward.loss.shape[0], tf.reduce_sum(rows[:1])  # 0 where there are none
         for piece in proven.pieces:
             for tensor, taken in zip(piece.tensors, piece.take(rows, first)):
                 self.replace(tensor, taken)

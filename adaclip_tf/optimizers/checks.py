@@ -178,7 +178,7 @@ def check_variable(variable) -> None:
         raise ValueError(f"Variable {variable.name!r} has the unknown shape {variable.shape}; give it a fixed one.")
 
 
-def per_example_loss(loss, num_microbatches, replicas, tape=None) -> tf.Tensor:
+def per_example_loss(loss, num_microbatches, replicas, tape=None, batch_size=None) -> tf.Tensor:
     """The loss as one entry per example, or a ValueError that says why it has none."""
     if not hasattr(loss, "graph"):
         raise ValueError(
@@ -199,7 +199,7 @@ def per_example_loss(loss, num_microbatches, replicas, tape=None) -> tf.Tensor:
     with tape or contextlib.nullcontext():
         if loss.shape.rank == 0:
             # Keras divides by the number of replicas, whose gradients it adds up.
-            loss = gradients.per_example(loss) * float(replicas)
+            loss = gradients.per_example(loss, replicas, batch_size) * float(replicas)
         elif loss.shape.rank > 1:
             loss = _mean_per_example(loss)
     _check_microbatches(loss, num_microbatches, replicas)

@@ -198,7 +198,8 @@ class DPOptimizer(Shell):
         for batches in given.to_running_fits():
             self.check_batches(batches)
         count = replicas.count()
-        loss = checks.per_example_loss(loss, self.private_step.settings.num_microbatches_of(count), count, tape)
+        microbatches = self.private_step.settings.num_microbatches_of(count)
+        loss = checks.per_example_loss(loss, microbatches, count, tape, self.expected_batch_size)
         with variables.made_at_once():
             self.build(var_list)
         indices = [self.index_of(variable) for variable in var_list]

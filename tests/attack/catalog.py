@@ -8,6 +8,7 @@ from tests.attack import (
     cases_batch_losses,
     cases_batch_norm,
     cases_counts,
+    cases_divided,
     cases_every_layer,
     cases_every_loss,
     cases_everyday_generative,

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from adaclip_tf import DPFixedClipSGD
+from adaclip_tf._internal import keras
 from adaclip_tf.gradients import backward, graph, isolated, paths, proof
 from tests import models
 
@@ -102,6 +103,16 @@ def test_microbatches_of_two():
     actual = _gradients(step, tf.constant(inputs), num_microbatches=2)[0]
     # d/dw mean(x^2 w^2) = 2 w mean(x^2)
     np.testing.assert_allclose(actual, [[4 * 2.5], [4 * 12.5]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_nothing_is_summed_of_no_examples(jit_compile):
+    if jit_compile and keras.GENERATION == 2:
+        pytest.skip("XLA of TensorFlow 2.15 can't write to a list without entries, not even in a loop without rounds")
+    w = tf.Variable([2.0])
+    step = lambda x: (tf.square(x[:, 0] * w[0]), [w])  # noqa: E731
+    signature = [tf.TensorSpec([None, 1])]
+    assert _traced(step, signature=signature, jit_compile=jit_compile)(tf.zeros([0, 1]))[0].shape == (0, 1)
 
 
 def test_dropout_draws_for_every_example():

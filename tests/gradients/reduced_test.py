@@ -7,6 +7,8 @@ import pytest
 import tensorflow as tf
 
 from adaclip_tf.gradients import reduced
+from adaclip_tf.gradients.proof.labels import Rows
+from adaclip_tf.gradients.proof.walk import Walk
 
 X = np.array([[1.0, 2.0], [3.0, -1.0], [0.5, 0.5]], np.float32)
 
@@ -89,7 +91,7 @@ def test_weights_of_examples_stay():
     [
         (tf.reduce_sum, "not a plain mean over examples"),
         (lambda x: tf.reduce_sum(x) / 8.0, "not known to be the number of its entries"),
-        (lambda x: tf.reduce_sum(x) / tf.cast(tf.shape(x)[0], tf.float32), "not known to be the number of its entries"),
+        (lambda x: tf.reduce_sum(x) / tf.cast(tf.shape(x)[1], tf.float32), "not known to be the number of its entries"),
         (lambda x: tf.reduce_sum(x) / tf.cast(tf.size(x[1:]), tf.float32), "not known to be the number of its entries"),
         (
             lambda x: tf.reduce_sum(x) / tf.cast(tf.reduce_prod(tf.shape(x[1:])), tf.float32),
@@ -107,6 +109,99 @@ def test_weights_of_examples_stay():
 def test_what_is_no_plain_mean_is_refused(loss, message, static):
     with pytest.raises(ValueError, match=message):
         taken_apart(loss, static=static)
+
+
+LOG, OTHER, MANY = tf.Variable(0.3), tf.Variable(0.2), tf.Variable([0.5, -0.1])
+RATE = np.exp(-0.3)
+TRAINED = {
+    "variance": (lambda x: tf.reduce_mean(x[:, 0]) * tf.exp(-LOG) + LOG, X[:, 0] * RATE + 0.3),
+    "half of it": (lambda x: 0.5 * (tf.reduce_mean(x) / tf.exp(LOG) + LOG), 0.5 * (np.mean(X, axis=1) * RATE + 0.3)),
+    "two tasks": (
+        lambda x: sum(tf.exp(-MANY[i]) * tf.reduce_mean(x[:, i]) + MANY[i] for i in range(2)),
+        X @ np.exp([-0.5, 0.1]) + 0.4,
+    ),
+    "their sum": (
+        lambda x: sum(tf.exp(-MANY[i]) * tf.reduce_mean(x[:, i]) for i in range(2)) + tf.reduce_sum(MANY),
+        X @ np.exp([-0.5, 0.1]) + 0.4,
+    ),
+    "a sum over a count": (
+        lambda x: LOG * tf.reduce_sum(x[:, 0]) / tf.cast(tf.shape(x)[0], tf.float32),
+        X[:, 0] * 0.3,
+    ),
+    "a rate": (lambda x: keras_loss()(x) + OTHER * tf.reduce_mean(x[:, 0]), np.mean(X**2, axis=1) + 0.2 * X[:, 0]),
+}
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize(("loss", "expected"), TRAINED.values(), ids=list(TRAINED))
+def test_a_factor_may_be_trained_and_so_may_what_is_added_for_it(loss, expected, static):
+    np.testing.assert_allclose(taken_apart(loss, static=static), expected, rtol=1e-5)
+
+
+NOT_PUBLIC = {
+    "the data's": lambda x: tf.reduce_mean(x) * tf.exp(-tf.reduce_mean(x**2)),
+    "their number": lambda x: tf.reduce_mean(x) * tf.reduce_sum(tf.ones(tf.shape(x)[:1])),
+    "the root of their number": lambda x: tf.reduce_mean(x) * tf.sqrt(tf.cast(tf.shape(x)[0], tf.float32)),
+    "drawn": lambda x: tf.reduce_mean(x) * tf.random.uniform([]),
+    "a regularizer": lambda x: tf.reduce_mean(x) + 0.1 * tf.square(OTHER),
+    "beside a factor": lambda x: tf.reduce_mean(x) * tf.exp(-LOG) + LOG + 0.1 * tf.square(OTHER),
+    "of both": lambda x: tf.reduce_mean(x) * tf.exp(-LOG) + LOG * OTHER,
+    "of both, the other way round": lambda x: tf.reduce_mean(x) * tf.exp(-LOG) + OTHER * LOG,
+    "a weighted one": lambda x: tf.reduce_mean(x) + OTHER * tf.reduce_sum(MANY**2),
+    "a constant": lambda x: tf.reduce_mean(x) * LOG + 1.0,
+    "below": lambda x: LOG / tf.reduce_mean(x),
+}
+
+
+@pytest.mark.parametrize("loss", NOT_PUBLIC.values(), ids=list(NOT_PUBLIC))
+def test_what_is_no_public_factor_nor_belongs_to_one_is_refused(loss):
+    with pytest.raises(ValueError, match="not a plain mean over examples"):
+        taken_apart(loss)
+
+
+def test_a_mean_without_examples_is_refused():
+    with pytest.raises((ValueError, tf.errors.OpError), match=r"in which there are no examples.*weight_decay"):
+        taken_apart(lambda x: keras_loss()(x) + tf.reduce_mean(tf.abs(MANY)))
+
+
+def first_two(x):
+    return tf.reduce_mean(x[:, 0]) + tf.reduce_mean(x[:2, 0])
+
+
+def test_means_over_unlike_numbers_of_entries_are_refused():
+    with pytest.raises((ValueError, tf.errors.OpError), match=r"over unlike numbers of entries.* 2 and 3 entries"):
+        taken_apart(first_two, static=True)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"assertion failed.*over unlike numbers of entries"):
+        taken_apart(first_two)
+
+
+def test_lengths_that_are_left_to_the_run_are_asked_for():
+    @tf.function(input_signature=[tf.TensorSpec([None, 2]), tf.TensorSpec([], tf.int32)], autograph=False)
+    def step(x, count):
+        part = tf.slice(x, [0, 0], tf.stack([count, -1]))
+        loss = reduced.per_example(tf.reduce_mean(x[:, 0]) + tf.reduce_mean(part[:, 1]))
+        assert isinstance(Walk(loss.graph).label(loss), Rows)
+        return loss
+
+    np.testing.assert_allclose(step(X, 3), X.sum(axis=1), rtol=1e-6)
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        step(X, 2)
+    assert "over unlike numbers of entries" in str(caught.value)
+
+
+def test_they_are_no_loss_of_a_batch_where_assertions_are_dropped():
+    step = tf.function(lambda x: reduced.per_example(first_two(x)), jit_compile=True, autograph=False)
+    spec = tf.TensorSpec([None, 2])
+    assert step.get_concrete_function(spec)(tf.constant(X)).shape[0] == 0
+    np.testing.assert_allclose(step.get_concrete_function(spec)(tf.constant(X[:2])), 2 * X[:2, 0])
+
+
+def test_of_unknown_terms_of_one_length_nothing_is_lost():
+    def loss(x):
+        return tf.reduce_mean(x[:, 0]) + tf.reduce_mean(tf.sort(x, axis=0)[:, 1]) + tf.reduce_mean(x[:4, 0])
+
+    np.testing.assert_allclose(taken_apart(loss), 2 * X[:, 0] + np.sort(X[:, 1]), rtol=1e-6)
+    assert taken_apart(loss, X[:0]).shape == (0,)
 
 
 def test_examples():

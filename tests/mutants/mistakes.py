@@ -7,6 +7,7 @@ from tests.mutants import (
     mistakes_attributes,
     mistakes_claims,
     mistakes_core,
+    mistakes_divisors,
     mistakes_everyday,
     mistakes_flower,
     mistakes_ghost,
@@ -36,5 +37,6 @@ MISTAKES: tuple[Mutation, ...] = (
     *mistakes_claims.MISTAKES,
     *mistakes_scales.MISTAKES,
     *mistakes_everyday.MISTAKES,
+    *mistakes_divisors.MISTAKES,
     *mistakes_flower.MISTAKES,
 )

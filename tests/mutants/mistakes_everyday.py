@@ -81,8 +81,8 @@ MISTAKES = (
     Mutation(
         "the sign of a loss that is taken away is forgotten",
         "gradients/reduced.py",
-        "_terms(op.inputs[1], -factor)]",
-        "_terms(op.inputs[1], factor)]",
+        "_terms(op.inputs[1], -factor, count)]",
+        "_terms(op.inputs[1], factor, count)]",
         ("tests/gradients/reduced_test.py::test_a_mean_is_taken_apart",),
     ),
     Mutation(

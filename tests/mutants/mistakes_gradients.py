@@ -116,9 +116,9 @@ MISTAKES = (
     ),
     Mutation(
         "a sum that was divided by anything counts as a mean",
-        "gradients/reduced.py",
-        "        if not _is_size(op.inputs[1], entries):",
-        "        if False:",
+        "gradients/divisors.py",
+        "    return _by_count(entries, divisor, walk(), replicas) if found is None else found",
+        "    return behind_first(entries, tf.reduce_mean) if found is None else found",
         ("tests/gradients/reduced_test.py::test_what_is_no_plain_mean_is_refused",),
     ),
     Mutation(
@@ -210,7 +210,7 @@ MISTAKES = (
     ),
     Mutation(
         "a sum over another tensor's size is a mean",
-        "gradients/reduced.py",
+        "gradients/divisors.py",
         '    if op.type == "Shape":\n        return _extents(entries) if op.inputs[0] is entries else None',
         '    if op.type == "Shape":\n        return _extents(entries)',
         ("tests/gradients/reduced_test.py::test_what_is_no_plain_mean_is_refused",),

@@ -200,6 +200,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "optimizers/handed_over.py": ("tests/optimizers/handed_over_test.py",),
     "gradients/weighted.py": ("tests/gradients/weighted_test.py",),
     "gradients/reduced.py": ("tests/gradients/reduced_test.py",),
+    "gradients/divisors.py": ("tests/gradients/divisors_test.py",),
     "optimizers/quantile_clip.py": ("tests/optimizers/baselines_test.py",),
     "_internal/files.py": ("tests/internal/files_test.py",),
     "_internal/variables.py": ("tests/internal/variables_test.py", "tests/optimizers/replicas_test.py"),
