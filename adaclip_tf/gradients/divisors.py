@@ -88,11 +88,11 @@ def _by_extents(entries: tf.Tensor, extents: list[Any], replicas: int) -> tf.Ten
 def _by_count(entries: tf.Tensor, divisor: tf.Tensor, walk: Walk, replicas: int) -> tf.Tensor | None:
     """A multiple of the number of examples, of which the entries are known to have so many each."""
     symbols = walk.sizes.symbols(divisor)
-    symbol = None if symbols is None or symbols.shape else symbols[()]
+    symbol: Any = None if symbols is None or symbols.shape else symbols.item()
     if isinstance(symbol, int):
         return _by_number(entries, symbol, replicas, None)
     label = walk.label(entries)
-    if not isinstance(symbol, Count) or (symbol.multiple or 0) <= 0:
+    if not isinstance(symbol, Count) or symbol.multiple is None or symbol.multiple <= 0:
         return None
     if not isinstance(label, Rows) or (label.axis, label.outer, label.checks) != (0, 1, frozenset()):
         return None
