@@ -57,15 +57,20 @@ def behind_first(entries: tf.Tensor, reduce: Any) -> tf.Tensor:
     return reduce(entries, axis=list(range(1, entries.shape.rank))) if entries.shape.rank > 1 else entries
 
 
+def times(entries: tf.Tensor, factor: Any) -> tf.Tensor:
+    """Nothing where it is 1, so that weights of examples are still seen as the last factor (`weighted`)."""
+    return entries if isinstance(factor, float) and factor == 1.0 else entries * factor
+
+
 def _by_number(entries: tf.Tensor, value: float, replicas: int, batch_size: int | None) -> tf.Tensor | None:
     """A number that is the size of the entries, as it is known, that of their first axis, or B."""
-    for times in {1, replicas}:
-        if entries.shape.is_fully_defined() and math.isclose(value, entries.shape.num_elements() * times):
-            return behind_first(entries, tf.reduce_mean) / float(times)
-        if entries.shape[0] is not None and math.isclose(value, entries.shape[0] * times):
-            return behind_first(entries, tf.reduce_sum) / float(times)
+    for share in {1, replicas}:
+        if entries.shape.is_fully_defined() and math.isclose(value, entries.shape.num_elements() * share):
+            return times(behind_first(entries, tf.reduce_mean), 1.0 / share)
+        if entries.shape[0] is not None and math.isclose(value, entries.shape[0] * share):
+            return times(behind_first(entries, tf.reduce_sum), 1.0 / share)
     if batch_size is not None and math.isclose(value, batch_size):
-        return behind_first(entries, tf.reduce_sum) / float(replicas)
+        return times(behind_first(entries, tf.reduce_sum), 1.0 / replicas)
     return None
 
 
@@ -79,9 +84,9 @@ def _by_extents(entries: tf.Tensor, extents: list[Any], replicas: int) -> tf.Ten
     if number <= 0:
         return None
     if open_axes == [("extent", 0)]:
-        return behind_first(entries, tf.reduce_sum) / float(number)
+        return times(behind_first(entries, tf.reduce_sum), 1.0 / number)
     if all_axes and (is_open or number == replicas * own_number):
-        return behind_first(entries, tf.reduce_mean) * (own_number / number)
+        return times(behind_first(entries, tf.reduce_mean), own_number / number)
     return None if open_axes else _by_number(entries, number, replicas, None)
 
 
@@ -98,7 +103,7 @@ def _by_count(entries: tf.Tensor, divisor: tf.Tensor, walk: Walk, replicas: int)
         return None
     if label.rows is None or not _is_count_of(divisor, entries, walk):
         return None
-    return behind_first(entries, tf.reduce_sum) * (label.rows / symbol.multiple)
+    return times(behind_first(entries, tf.reduce_sum), label.rows / symbol.multiple)
 
 
 def _is_count_of(divisor: tf.Tensor, entries: tf.Tensor, walk: Walk) -> bool:

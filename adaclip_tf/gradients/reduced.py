@@ -78,7 +78,7 @@ class _Scalar:
             raise ValueError(f"The loss is a constant. {_FIX}")
         total = terms[0] if len(terms) == 1 else tf.add_n(self._one_entry_each(terms))
         for part in for_all:
-            total += _times(tf.cast(part.tensor, tf.float32), part.factor)
+            total += divisors.times(tf.cast(part.tensor, tf.float32), part.factor)
         return total
 
     def _terms(self, tensor: tf.Tensor, factor: Any, count: tf.Tensor | None) -> list[_Term]:
@@ -158,7 +158,7 @@ class _Scalar:
                 f"The loss is a mean of {entries.name!r}, whose shape {entries.shape} has no examples. {_FIX}"
             )
         if part.divisor is None:
-            return _times(divisors.behind_first(entries, tf.reduce_mean), part.factor)
+            return divisors.times(divisors.behind_first(entries, tf.reduce_mean), part.factor)
         found = divisors.undone(entries, part.divisor, lambda: self.walk, self._replicas, self._batch_size)
         if found is None:
             raise ValueError(
@@ -166,7 +166,7 @@ class _Scalar:
                 f"number of its entries (shape {entries.shape}), nor that of examples, nor `expected_batch_size`. "
                 f"{_FIX}"
             )
-        return _times(found, part.factor)
+        return divisors.times(found, part.factor)
 
     def _one_entry_each(self, terms: list[tf.Tensor]) -> list[tf.Tensor]:
         """The terms, of which some may have several entries for each example: a layer may add any mean."""
@@ -211,10 +211,6 @@ def _unwrapped(tensor: tf.Tensor) -> tf.Tensor:
 def _number(tensor: tf.Tensor) -> float | None:
     value = tf.get_static_value(tensor)
     return float(value) if value is not None and np.ndim(value) == 0 else None
-
-
-def _times(entries: tf.Tensor, factor: Any) -> tf.Tensor:
-    return entries if isinstance(factor, float) and factor == 1.0 else entries * factor
 
 
 def _variables(number: Any) -> set[Any]:

@@ -48,15 +48,15 @@ MISTAKES = (
     Mutation(
         "a multiple of the number of examples is that number",
         "gradients/divisors.py",
-        "(label.rows / symbol.multiple)",
-        "label.rows",
+        "label.rows / symbol.multiple)",
+        "float(label.rows))",
         (f"{_DIVISORS}::test_a_multiple_of_the_number_of_examples_is_a_factor",),
     ),
     Mutation(
         "of a sum over examples the rows of each are averaged",
         "gradients/divisors.py",
-        "    return behind_first(entries, tf.reduce_sum) * (label.rows",
-        "    return behind_first(entries, tf.reduce_mean) * (label.rows",
+        "    return times(behind_first(entries, tf.reduce_sum), label.rows",
+        "    return times(behind_first(entries, tf.reduce_mean), label.rows",
         (f"{_DIVISORS}::test_a_sum_over_the_number_of_examples_is_a_mean",),
     ),
     Mutation(
@@ -69,7 +69,7 @@ MISTAKES = (
     Mutation(
         "replicas add up whole means of the expected batch",
         "gradients/divisors.py",
-        "        return behind_first(entries, tf.reduce_sum) / float(replicas)",
+        "        return times(behind_first(entries, tf.reduce_sum), 1.0 / replicas)",
         "        return behind_first(entries, tf.reduce_sum)",
         (f"{_DIVISORS}::test_a_sum_over_the_expected_batch_is_the_mean_of_such_a_batch",),
     ),
@@ -104,7 +104,7 @@ MISTAKES = (
     Mutation(
         "what is added for a factor loses its own factor",
         "gradients/reduced.py",
-        "            total += _times(tf.cast(part.tensor, tf.float32), part.factor)",
+        "            total += divisors.times(tf.cast(part.tensor, tf.float32), part.factor)",
         "            total += tf.cast(part.tensor, tf.float32)",
         (f"{_REDUCED}::test_a_factor_may_be_trained_and_so_may_what_is_added_for_it",),
     ),

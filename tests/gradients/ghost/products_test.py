@@ -61,9 +61,17 @@ def test_gradients_that_are_large_are_not_kept(rng):
     assert both()[1] == 7.0
 
 
-@pytest.mark.parametrize("xla", [False, True])
-@pytest.mark.parametrize("center", ["zero", "number", "vector"])
-@pytest.mark.parametrize("one_scale", [True, False])
+@pytest.mark.parametrize(
+    ("center", "one_scale", "xla"),
+    [
+        ("zero", True, False),
+        ("zero", False, False),
+        ("number", True, False),
+        ("vector", True, False),
+        ("vector", False, False),
+        ("vector", False, True),
+    ],
+)
 @pytest.mark.parametrize("size, scale", [(1e-20, 1e-19), (1e-19, 1e-18), (1.0, 1e-3)])
 def test_underflow_never_makes_the_norm_of_a_formed_gradient_too_small(size, scale, one_scale, center, xla, rng):
     g = (size * rng.normal(size=[N, 50])).astype(np.float32)
