@@ -252,8 +252,8 @@ MISTAKES = (
     Mutation(
         "a transposed scale has the reciprocals of the scale as it was",
         "gradients/ghost/inverses.py",
-        "turned, p = (tf.transpose(made.reshape(value, shape)) for value in (scale, over_square(scale)))",
-        "turned, p = tf.transpose(made.reshape(scale, shape)), over_square(scale)",
+        "know_reciprocals([turned], scale, lambda known: [turn(known)])",
+        "know_reciprocals([turned], scale, lambda known: [made.reshape(known, turned.shape.as_list())])",
         ("tests/gradients/ghost/products_test.py::test_scales_that_are_parts_of_one_give_the_same_norms",),
     ),
     Mutation(
@@ -404,8 +404,8 @@ MISTAKES = (
     Mutation(
         "all groups use the examples of the first one",
         "gradients/ghost/keeping.py",
-        'made.once(("used", weights.ref())',
-        'made.once(("used",)',
+        'made.once(("mask", weights.ref())',
+        'made.once(("mask",)',
         ("tests/gradients/gradients_test.py::test_each_group_leaves_out_an_example_by_itself",),
     ),
     Mutation(

@@ -41,20 +41,22 @@ def know_reciprocals(
     """Has what is made of `scales`, which are the parts of `whole`, made of all of it at once."""
     if tf.executing_eagerly():
         return
-    p = over_square(whole)
     # XLA squares where it reads, so it needs one array; else each square is an op.
-    name, known = ("1 / b", reciprocal(whole)) if made.in_xla() else ("p", p)
+    name, known = ("1 / b", reciprocal(whole)) if made.in_xla() else ("p", over_square(whole))
+    short = short_of(whole, whole.shape.num_elements())  # too much for a part, by next to nothing
     for scale, its in zip(scales, part(known)):
         _know(name, scale, its)
-        _know("short of", scale, short_of(whole, whole.shape[0]))  # too much, by next to nothing
+        _know("short of", scale, short)
 
 
 def transposed(scale: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
-    """b, of this shape, transposed; and p with it."""
-    turned, p = (tf.transpose(made.reshape(value, shape)) for value in (scale, over_square(scale)))
-    if not tf.executing_eagerly():
-        _know("p", turned, p)
-        _know("short of", turned, short_of(scale, shape[0] * shape[1]))
+    """b, of this shape, transposed; and with it what is made of b."""
+
+    def turn(value: tf.Tensor) -> tf.Tensor:
+        return tf.transpose(made.reshape(value, shape))
+
+    turned = turn(scale)
+    know_reciprocals([turned], scale, lambda known: [turn(known)])
     return turned
 
 
