@@ -46,12 +46,13 @@ def _moved(make_array, use, rows, path="auto"):
     return WEIGHTS.numpy() - before
 
 
-@pytest.mark.parametrize("path", ["auto", "jacobian"])
-@pytest.mark.parametrize("use", [_by_number, _by_length, _each_its_own])
+@pytest.mark.parametrize(
+    ("use", "path"), [(_by_number, "auto"), (_by_length, "auto"), (_each_its_own, "auto"), (_by_number, "jacobian")]
+)
 def test_an_example_sees_its_row_of_ones(use, path):
     whole = _moved(lambda n: tf.ones([n]), use, X, path)
     assert np.linalg.norm(whole) > 0.1
-    for k in range(8):
+    for k in (0, 7):
         left = _moved(lambda n: tf.ones([n]), use, np.delete(X, k, axis=0), path)
         assert np.linalg.norm(whole - left) <= 0.5 / 8 * (1 + 1e-4)
 
